@@ -1,0 +1,80 @@
+"""Offcut: exact Bayesian inference for data that went through a filter.
+
+Rejection sampling throws its offcuts away; with them in hand an intractable likelihood becomes a
+simple one (Rao, Lin & Dunson, Biometrika 2016). Start with ``offcut.truncated`` and
+``offcut.sample``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Name -> module; imported on first use, so that ``import offcut`` stays light.
+_HOMES = {
+    "RejectionModel": "offcut.models.rejection",
+    "truncated": "offcut.models.truncation",
+    "selected": "offcut.models.selection",
+    "sample": "offcut.sampling",
+    "augment": "offcut.augment",
+    "check": "offcut.check",
+    "summary": "offcut.result.summary",
+    "mixing_rate_bound": "offcut.mixing",
+    "NUTS": "offcut.kernels.nuts",
+    "HMC": "offcut.kernels.hmc",
+    "RandomWalk": "offcut.kernels.random_walk",
+    "Exchange": "offcut.kernels.exchange",
+    "PseudoMarginal": "offcut.kernels.pseudo_marginal",
+    "plots": "offcut.plots",
+    "errors": "offcut.errors",
+}
+
+__all__ = [
+    "HMC",
+    "NUTS",
+    "Exchange",
+    "PseudoMarginal",
+    "RandomWalk",
+    "RejectionModel",
+    "augment",
+    "check",
+    "errors",
+    "mixing_rate_bound",
+    "plots",
+    "sample",
+    "selected",
+    "summary",
+    "truncated",
+]
+
+if TYPE_CHECKING:
+    from offcut import errors, plots
+    from offcut.augment import augment
+    from offcut.check import check
+    from offcut.kernels.exchange import Exchange
+    from offcut.kernels.hmc import HMC
+    from offcut.kernels.nuts import NUTS
+    from offcut.kernels.pseudo_marginal import PseudoMarginal
+    from offcut.kernels.random_walk import RandomWalk
+    from offcut.mixing import mixing_rate_bound
+    from offcut.models.rejection import RejectionModel
+    from offcut.models.selection import selected
+    from offcut.models.truncation import truncated
+    from offcut.result.summary import summary
+    from offcut.sampling import sample
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'offcut' has no attribute {name!r}")
+    module = import_module(home)
+    value = module if home == f"offcut.{name}" and not hasattr(module, name) else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(__all__) | set(globals()))

@@ -1,0 +1,101 @@
+"""``offcut.augment``: Algorithm 1 by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.augmentation.joint import Observed, pad_rows
+from offcut.augmentation.layout import MOST_REJECTED, Layout, empty_rejected
+from offcut.errors import ModelError, SettingsError, StartError
+from offcut.keys import as_key
+from offcut.models.rejection import RejectionModel
+from offcut.observations import _as_arrays, _point_like, _rows
+from offcut.precision import in_float64
+from offcut.promises import LARGEST_LOG_ACCEPT, broken_promise, shown
+from offcut.start import PATIENCE
+from offcut.sweep import run_algorithm_1
+
+
+@in_float64
+def augment(
+    key: Any, model: RejectionModel, theta: dict[str, Any], n: int, *, covariates: Any = None
+) -> tuple[Any, Any]:
+    """Algorithm 1: run the rejection sampler to ``n`` acceptances.
+
+    Parameters
+    ----------
+    key : JAX random key or int
+        Source of randomness.
+    model : RejectionModel
+        Any rejection model.
+    theta : dict
+        Parameter values, on their constrained scale.
+    n : int
+        How many acceptances to wait for.
+    covariates : pytree with n rows, optional
+        Each observation then runs to its own acceptance.
+
+    Returns
+    -------
+    accepted, rejected
+        Pytrees of NumPy arrays: n accepted draws, and all proposals rejected before the last.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist, offcut
+    >>> model = offcut.truncated(
+    ...     {"loc": dist.Normal(0, 1)}, lambda theta: dist.Normal(theta["loc"], 1), lambda x: x > 0
+    ... )
+    >>> accepted, rejected = offcut.augment(0, model, {"loc": 0.0}, n=100)
+    >>> accepted.shape, bool((rejected <= 0).all())
+    ((100,), True)
+    """
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise SettingsError(f"n must be a whole number of at least 1, got {n!r}")
+    missing = set(model.prior.shapes) - set(theta)
+    if missing:
+        raise ModelError(f"theta lacks {sorted(missing)}; it has {sorted(theta)}")
+    trees: tuple = ()
+    if covariates is not None:
+        tree = _as_arrays(covariates, "covariates")
+        if _rows(tree, "covariates") != n:
+            raise SettingsError(f"covariates must have n={n} rows, got {_rows(tree, 'covariates')}")
+        trees = (jax.tree.map(jnp.asarray, tree),)
+    like = _point_like(model, trees)
+    size = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(like))
+    layout = Layout.of(int(n), size, covariates is not None)
+    theta = jax.tree.map(lambda a: jnp.asarray(a, float), dict(theta))
+    program = model.programs.get(("augment", layout))
+    if program is None:
+
+        def run(key: Any, theta: Any, data: Any, buffer: Any, limit: Any) -> Any:
+            return run_algorithm_1(
+                model, layout, key, theta, data, buffer, limit, keep_accepted=True
+            )
+
+        program = model.programs[("augment", layout)] = jax.jit(run)
+    data = Observed(None, pad_rows(trees, layout.chunk))
+    capacity = layout.capacity(4 * n)
+    while True:
+        run = program(
+            as_key(key), theta, data, empty_rejected(layout, like, capacity), jnp.int32(MOST_REJECTED)
+        )
+        worst = float(run.worst.log_accept)
+        if np.isnan(worst) or worst > LARGEST_LOG_ACCEPT:
+            raise broken_promise(theta, run.worst.point, worst)
+        count = int(run.rejected.count)
+        if count <= capacity:
+            break
+        if int(run.accepted) == 0 and count > PATIENCE:
+            raise StartError(
+                f"none of {count:,} proposals was accepted at theta={shown(theta)}; is the window "
+                "on the scale of the proposals?"
+            )
+        capacity = layout.capacity(8 * capacity)
+    accepted = jax.tree.map(np.asarray, run.kept)
+    rejected = jax.tree.map(lambda a: np.asarray(a[:count]), run.rejected.points)
+    return accepted, rejected

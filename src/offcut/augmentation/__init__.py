@@ -1,0 +1,1 @@
+"""Algorithm 1 (draw the rejected proposals) and the joint density that they make tractable."""

@@ -1,0 +1,124 @@
+"""log p(X, Y | theta), summed in fixed chunks over the points that are there.
+
+A masked sum over a padded buffer would change its bits with the buffer's capacity and cost as much
+as the padding. Here a loop adds chunks of fixed size, as many as |Y| needs; value and gradient
+come out of one pass, and a custom derivative hands the gradient to HMC and NUTS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from offcut.augmentation.layout import Layout, Rejected
+from offcut.models.rejection import RejectionModel
+from offcut.prior import Theta
+
+
+class Observed(NamedTuple):
+    """The data as compiled code sees them: rows padded to whole chunks, covariates or ()."""
+
+    points: Any
+    covariates: tuple  # () or (pytree with n rows,)
+
+
+def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]:
+    """``f(theta, observed, rejected) -> log p(X, Y | theta)``, differentiable in theta."""
+
+    def observed_point(theta: Theta, x: Any, *covariate: Any) -> jax.Array:
+        return model.log_observed(theta, x, *covariate)
+
+    def value_and_gradient(theta: Theta, observed: Observed, rejected: Rejected) -> tuple:
+        first_x = jax.tree.map(lambda a: a[0], observed.points)
+
+        def rejected_point(theta: Theta, y: Any, owner: Any) -> jax.Array:
+            if not layout.has_covariates:
+                return model.log_rejected(theta, y, first_x)
+            own_x = jax.tree.map(lambda a: a[owner], observed.points)
+            covariate = jax.tree.map(lambda a: a[owner], observed.covariates)
+            return model.log_rejected(theta, y, own_x, *covariate)
+
+        over_x = _chunked_sum(
+            observed_point, theta, (observed.points, *observed.covariates), layout.n, layout.chunk
+        )
+        over_y = _chunked_sum(
+            rejected_point, theta, (rejected.points, rejected.owner), rejected.count, layout.chunk
+        )
+        return jax.tree.map(jnp.add, over_x, over_y)
+
+    @jax.custom_vjp
+    def joint(theta: Theta, observed: Observed, rejected: Rejected) -> jax.Array:
+        return value_and_gradient(theta, observed, rejected)[0]
+
+    def backward(gradient: Theta, cotangent: jax.Array) -> tuple:
+        return jax.tree.map(lambda g: g * cotangent, gradient), None, None
+
+    joint.defvjp(value_and_gradient, backward)
+    return joint
+
+
+def log_unnormalised(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]:
+    """``f(theta, points, covariates) -> sum of log q + log a`` over n points (no gradient)."""
+
+    def over(theta: Theta, points: Any, covariates: tuple) -> jax.Array:
+        def one(theta: Theta, x: Any, *covariate: Any) -> jax.Array:
+            return model.log_observed(theta, x, *covariate)
+
+        return _chunked_sum(
+            one, theta, (points, *covariates), layout.n, layout.chunk, gradient=False
+        )
+
+    return over
+
+
+def pad_rows(tree: Any, chunk: int) -> Any:
+    """Rows repeated from the first up to a whole number of chunks; the sum ignores them."""
+
+    def pad(a: jax.Array) -> jax.Array:
+        missing = -a.shape[0] % chunk
+        return jnp.concatenate([a, jnp.broadcast_to(a[:1], (missing, *a.shape[1:]))])
+
+    return jax.tree.map(pad, tree)
+
+
+def _chunked_sum(
+    point: Callable[..., jax.Array],
+    theta: Theta,
+    rows: tuple,
+    count: jax.Array | int,
+    chunk: int,
+    gradient: bool = True,
+) -> Any:
+    """Sum of ``point(theta, *row)`` over the first ``count`` rows, with its gradient in theta.
+
+    Rows behind ``count`` are replaced by row 0 before anything is computed, so that neither
+    values nor derivatives of leftovers can spoil the sum.
+    """
+    first = jax.tree.map(lambda a: a[0], rows)
+
+    def chunk_sum(theta: Theta, start: jax.Array) -> jax.Array:
+        used = start + jnp.arange(chunk, dtype=jnp.int32) < count
+
+        def take(a: jax.Array, spare: jax.Array) -> jax.Array:
+            part = lax.dynamic_slice_in_dim(a, start, chunk)
+            return jnp.where(used.reshape(-1, *[1] * (part.ndim - 1)), part, spare)
+
+        part = jax.tree.map(take, rows, first)
+        values = jax.vmap(point, (None, *[0] * len(rows)))(theta, *part)
+        return jnp.sum(jnp.where(used, values, 0.0))
+
+    evaluate = jax.value_and_grad(chunk_sum) if gradient else chunk_sum
+
+    def add_chunk(carry: tuple) -> tuple:
+        start, total = carry
+        return start + chunk, jax.tree.map(jnp.add, total, evaluate(theta, start))
+
+    zero: Any = jnp.zeros(())
+    if gradient:
+        zero = (zero, jax.tree.map(jnp.zeros_like, theta))
+    start = (jnp.int32(0), zero)
+    return lax.while_loop(lambda carry: carry[0] < count, add_chunk, start)[1]

@@ -1,0 +1,1 @@
+"""The driver: runs any sampler's chains side by side, with progress, checkpoints and a budget."""

@@ -1,0 +1,117 @@
+"""A block of steps as one compiled call.
+
+Step i uses fold_in(key, i), so blocks of any size give the same draws. The loop stops early where
+a step is not OK: the state is then the one from before that step.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from offcut.sampler import OK, Sampler, Stage
+
+#: Bytes of draws that one call may return; bounds the longest block.
+BLOCK_BYTES = 4 * 2**20
+LONGEST_BLOCK = 1024
+
+
+class BlockResult(NamedTuple):
+    """``done`` steps went well; rows behind them are unused."""
+
+    state: Any
+    draws: dict[str, Any]
+    stats: dict[str, Any]
+    done: jax.Array
+    status: jax.Array
+    evidence: Any
+
+
+def longest_block(sampler: Sampler, state: Any) -> int:
+    """How many steps one call may take, by the size of what each records."""
+    row = sum(int(np.prod(a.shape)) * 8 for a in jax.eval_shape(sampler.record, state).values())
+    return int(np.clip(BLOCK_BYTES // max(row, 1), 16, LONGEST_BLOCK))
+
+
+class CompiledBlock:
+    """``f(key, state, first, count, budget, restricted, adapting, schedule, data)``.
+
+    Compiled once for each buffer capacity, by the first chain that needs it; the other threads
+    wait instead of compiling the same program again. ``compilations`` counts them.
+    """
+
+    def __init__(self, sampler: Sampler, size: int) -> None:
+        self._function = jax.jit(_block_function(sampler, size))
+        self._programs: dict[Any, Callable[..., BlockResult]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def compilations(self) -> int:
+        """Programs compiled so far."""
+        return len(self._programs)
+
+    def __call__(self, *arguments: Any) -> BlockResult:
+        shapes = tuple((np.shape(a), a.dtype) for a in jax.tree.leaves(arguments))
+        with self._lock:
+            program = self._programs.get(shapes)
+            if program is None:
+                program = self._function.lower(*arguments).compile()
+                self._programs[shapes] = program
+        return program(*arguments)
+
+
+def _block_function(sampler: Sampler, size: int) -> Callable[..., BlockResult]:
+    def run(
+        key: jax.Array,
+        state: Any,
+        first: jax.Array,
+        count: jax.Array,
+        budget: jax.Array,
+        restricted: jax.Array,
+        adapting: jax.Array,
+        schedule: jax.Array,
+        data: Any,
+    ) -> BlockResult:
+        def one(index: jax.Array, state: Any) -> tuple:
+            slow, window_end, last = schedule[index]
+            stage = Stage(budget, restricted, adapting, slow, window_end, last)
+            new, info = sampler.step(jax.random.fold_in(key, first + index), state, stage, data)
+            return new, sampler.record(new), info
+
+        shapes = jax.eval_shape(one, jnp.int32(0), state)
+        _, record, info = shapes
+
+        def rows(shape: Any) -> jax.Array:
+            return jnp.zeros((size, *shape.shape), shape.dtype)
+
+        def zeros(shape: Any) -> jax.Array:
+            return jnp.zeros(shape.shape, shape.dtype)
+
+        def body(carry: tuple) -> tuple:
+            index, state, draws, stats, _, _ = carry
+            state, drawn, info = one(index, state)
+            draws = jax.tree.map(lambda b, v: b.at[index].set(v), draws, drawn)
+            stats = jax.tree.map(lambda b, v: b.at[index].set(v), stats, info.stats)
+            status = info.status.astype(jnp.int32)
+            went_on = index + (status == OK).astype(jnp.int32)
+            return went_on, state, draws, stats, status, info.evidence
+
+        carry = (
+            jnp.int32(0),
+            state,
+            jax.tree.map(rows, record),
+            jax.tree.map(rows, info.stats),
+            jnp.int32(OK),
+            jax.tree.map(zeros, info.evidence),
+        )
+        carry = lax.while_loop(lambda c: (c[0] < count) & (c[4] == OK), body, carry)
+        done, state, draws, stats, status, evidence = carry
+        return BlockResult(state, draws, stats, done, status, evidence)
+
+    return run

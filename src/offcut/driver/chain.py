@@ -1,0 +1,174 @@
+"""One chain: phases of blocks, a growing buffer, checkpoints."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.augmentation.layout import MOST_REJECTED
+from offcut.driver.block import BlockResult
+from offcut.driver.progress import Progress
+from offcut.driver.store import Store
+from offcut.errors import MemoryLimitError
+from offcut.sampler import BROKEN, FULL, Sampler
+
+#: Memory that the rejected points of one chain may take.
+MEMORY_LIMIT = 2 * 2**30
+#: A block is sized to take about this long, so that Ctrl-C and progress are prompt.
+BLOCK_SECONDS = 0.2
+SAVE_SECONDS = 2.0
+
+
+class Phase(NamedTuple):
+    """Warm-up is phase 0; phases of draws follow, one more for each restart with a new budget."""
+
+    number: int
+    steps: int
+    budget: int | None
+    schedule: np.ndarray | None  # rows of (slow, window_end, last) in warm-up
+
+    @property
+    def name(self) -> str:
+        """For the progress bar."""
+        return "warm-up" if self.number == 0 else "sampling"
+
+
+class Chain:
+    """A chain's state on the host side, and its rows of the current phase."""
+
+    def __init__(
+        self,
+        number: int,
+        sampler: Sampler,
+        key: jax.Array,
+        state: Any,
+        block: Callable[..., BlockResult],
+        block_size: int,
+        data: Any,
+        store: Store | None,
+        progress: Progress,
+    ) -> None:
+        self.number, self.sampler, self.key, self.state = number, sampler, key, state
+        self.data, self.store, self.progress = data, store, progress
+        self._block, self._block_size = block, block_size
+        self.phase_number, self.done = 0, 0
+        self.rows: dict[str, np.ndarray] = {}
+        if store is not None:
+            self._resume(store)
+
+    def _resume(self, store: Store) -> None:
+        saved = store.load(self.number)
+        if saved is None:
+            return
+        structure = jax.tree.structure(self.state)
+        leaves = jax.tree.leaves(self.state)
+        restored = [jnp.asarray(new, old.dtype) for new, old in zip(saved.state, leaves, strict=True)]
+        self.state = jax.tree.unflatten(structure, restored)
+        self.phase_number, self.done, self.rows = saved.phase, saved.done, saved.rows
+
+    def begin(self, phase: Phase) -> None:
+        """Enter a phase, unless a checkpoint is in it already."""
+        if self.phase_number < phase.number:
+            self.phase_number, self.done, self.rows = phase.number, 0, {}
+
+    def run(self, phase: Phase, stop: threading.Event) -> None:
+        """Do the steps of a phase that are not done yet; call it with x64 on."""
+        if self.phase_number > phase.number:
+            return  # a checkpoint is further on
+        self.begin(phase)
+        self.progress.phase(self.number, phase.name, self.done, phase.steps)
+        saved, last_save = self.done, time.monotonic()
+        pace, measured = 0.0, False  # seconds for a step; the first call compiles, so it is no measure
+        key = jax.random.fold_in(self.key, phase.number + 1)
+        while self.done < phase.steps and not stop.is_set():
+            wanted = int(BLOCK_SECONDS / pace) if pace else 8
+            count = max(1, min(wanted, self._block_size, phase.steps - self.done))
+            started = time.monotonic()
+            stats = self._advance(phase, key, count)
+            seconds = time.monotonic() - started
+            if stats is None:
+                continue  # the buffer has grown: the same step again
+            steps = len(stats["rejected"])
+            pace = seconds / max(steps, 1) if measured else 0.0
+            measured = True
+            self.progress.advance(self.number, steps, seconds, stats)
+            if self.store is not None and time.monotonic() - last_save > SAVE_SECONDS:
+                self._save(saved)
+                saved, last_save = self.done, time.monotonic()
+        if self.store is not None:
+            self._save(saved)
+
+    def _save(self, start: int) -> None:
+        rows = {name: values[start : self.done] for name, values in self.rows.items()}
+        state = [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]
+        self.store.save(self.number, self.phase_number, start, self.done, rows, state)
+
+    def _advance(self, phase: Phase, key: jax.Array, count: int) -> dict[str, np.ndarray] | None:
+        """One compiled call; None where it made no step because the buffer was full."""
+        schedule = np.zeros((self._block_size, 3), bool)
+        if phase.schedule is not None:
+            part = phase.schedule[self.done : self.done + count]
+            schedule[: len(part)] = part
+        restricted = phase.budget is not None
+        result = self._block(
+            key,
+            self.state,
+            np.int32(self.done),
+            np.int32(count),
+            np.int32(phase.budget if restricted else MOST_REJECTED),
+            np.bool_(restricted),
+            np.bool_(phase.number == 0 and self.sampler.adapts),
+            schedule,
+            self.data,
+        )
+        done, status = int(result.done), int(result.status)
+        self.state = result.state
+        stats = {name: np.asarray(values)[:done] for name, values in result.stats.items()}
+        draws = {} if phase.number == 0 else result.draws
+        self._append(stats, draws, done, phase.steps)
+        if status == BROKEN:
+            raise self.sampler.explain(self.state, result.evidence)
+        self.sampler.inspect(self.state, self.data)
+        if status == FULL:
+            self._grow(phase)
+            if done == 0:
+                return None
+        return stats
+
+    def _append(self, stats: dict, draws: dict, done: int, steps: int) -> None:
+        named = {f"stat:{k}": v for k, v in stats.items()}
+        named |= {f"draw:{k}": np.asarray(v)[:done] for k, v in draws.items()}
+        for name, values in named.items():
+            held = self.rows.get(name)
+            if held is None or len(held) < steps:
+                whole = np.empty((steps, *values.shape[1:]), values.dtype)
+                if held is not None:
+                    whole[: len(held)] = held
+                self.rows[name] = whole
+            self.rows[name][self.done : self.done + done] = values
+        self.done += done
+
+    def _grow(self, phase: Phase) -> None:
+        capacity = self.sampler.capacity(self.state)
+        wanted = 2 * capacity
+        needed = wanted * self.sampler.row_bytes(self.state)
+        if needed > MEMORY_LIMIT:
+            raise MemoryLimitError(
+                f"chain {self.number}: one sweep has more than {capacity:,} rejected proposals, "
+                f"and room for more would take {needed / 2**30:.1f} GiB of the "
+                f"{MEMORY_LIMIT / 2**30:.0f} GiB that a chain may use "
+                f"(budget={phase.budget}). With vague priors the expected number can be "
+                'infinite: use budget="auto" or a number, which bounds it and reports what that '
+                "changes, or a tighter prior"
+            )
+        self.state = self.sampler.resized(self.state, wanted)
+
+    def column(self, name: str) -> np.ndarray:
+        """The rows of one variable so far."""
+        return self.rows[name][: self.done]

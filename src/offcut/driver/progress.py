@@ -1,0 +1,89 @@
+"""The progress bar: one line for each chain, silent where nobody looks."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+
+class Progress:
+    """Draws per second, mean |Y| and divergences for each chain; safe to call from threads."""
+
+    def __init__(self, chains: int, enabled: bool) -> None:
+        self._rows = [{"rejected": 0.0, "steps": 0, "divergences": 0} for _ in range(chains)]
+        self._lock = threading.Lock()
+        self._bar: Any = None
+        if enabled and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TextColumn("{task.fields[told]}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self._tasks = [
+                self._bar.add_task(f"chain {c}", total=1, rate="", told="compiling")
+                for c in range(chains)
+            ]
+
+    @property
+    def visible(self) -> bool:
+        """Whether anybody sees it."""
+        return self._bar is not None
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def phase(self, chain: int, name: str, done: int, total: int) -> None:
+        """A chain begins (or resumes) a phase."""
+        if self._bar is None:
+            return
+        with self._lock:
+            self._rows[chain] = {"rejected": 0.0, "steps": 0, "divergences": 0}
+            self._bar.reset(
+                self._tasks[chain],
+                total=total,
+                completed=done,
+                description=f"chain {chain} {name}",
+                rate="",
+                told="",
+            )
+
+    def advance(self, chain: int, steps: int, seconds: float, stats: dict[str, Any]) -> None:
+        """A chain has done a block."""
+        if self._bar is None or steps == 0:
+            return
+        with self._lock:
+            row = self._rows[chain]
+            row["steps"] += steps
+            row["rejected"] += float(stats["rejected"].sum())
+            told = f"|Y| {row['rejected'] / row['steps']:,.0f}"
+            if "diverging" in stats:
+                row["divergences"] += int(stats["diverging"].sum())
+                told += f", {row['divergences']} divergences"
+            self._bar.update(
+                self._tasks[chain],
+                advance=steps,
+                rate=f"{steps / max(seconds, 1e-9):,.0f}/s",
+                told=told,
+            )

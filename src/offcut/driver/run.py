@@ -1,0 +1,209 @@
+"""All chains: warm-up, the budget, draws, and restarts where the budget turns out small."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from offcut import keys
+from offcut.augmentation.layout import MOST_REJECTED
+from offcut.budget import budget_after_warmup, grown_budget, warmup_budget
+from offcut.driver.block import CompiledBlock, longest_block
+from offcut.driver.chain import Chain, Phase
+from offcut.driver.progress import Progress
+from offcut.driver.store import Store
+from offcut.sampler import Sampler
+
+#: "auto" restarts the draws with a larger budget at most so often.
+MOST_RESTARTS = 3
+
+
+class Settings(NamedTuple):
+    """What ``offcut.sample`` was asked for."""
+
+    draws: int
+    warmup: int
+    chains: int
+    seed: int
+    budget: int | str | None
+    progress: bool
+    threads: int | None = None  # by default as many as there are cores
+    block: int | None = None  # longest block; by default from the size of a draw
+    capacity: int | None = None  # first buffer capacity; by default from the start
+
+
+class Drawn(NamedTuple):
+    """What the chains give: arrays with (chain, draw) in front."""
+
+    draws: dict[str, np.ndarray]
+    stats: dict[str, np.ndarray]
+    warmup_rejected: np.ndarray
+    budget: int | None
+    restarts: int
+    interrupted: bool
+
+
+def run_chains(
+    sampler: Sampler,
+    data: Any,
+    n: int,
+    settings: Settings,
+    schedule: np.ndarray,
+    store: Store | None,
+    programs: dict,
+) -> Drawn:
+    """Drive ``settings.chains`` chains of a sampler to the end, or to Ctrl-C."""
+    stop = threading.Event()
+    first_budget = warmup_budget(settings.budget, n)
+    with Progress(settings.chains, settings.progress) as progress:
+        chains = _make_chains(sampler, data, settings, first_budget, store, progress, programs)
+        workers = _Workers(settings, stop)
+        try:
+            phase = Phase(0, settings.warmup, first_budget, schedule)
+            interrupted = workers.run(chains, phase)
+            if interrupted:
+                raise KeyboardInterrupt("interrupted in warm-up: nothing has been drawn yet")
+            warmup_rejected, budget = _after_warmup(chains, settings, store, n)
+            # A resumed run may have restarted its draws already.
+            restarts = max(0, max(chain.phase_number for chain in chains) - 1)
+            if restarts:
+                budget = store.budget(1 + restarts)
+            while True:
+                phase = Phase(1 + restarts, settings.draws, budget, None)
+                interrupted = workers.run(chains, phase)
+                drawn = _collect(chains, warmup_rejected, budget, restarts, interrupted)
+                larger = None
+                if settings.budget == "auto" and not interrupted and restarts < MOST_RESTARTS:
+                    larger = grown_budget(drawn.stats["rejected"], budget)
+                if larger is None:
+                    return drawn
+                restarts += 1
+                budget = _noted(store, 1 + restarts, larger)
+        finally:
+            stop.set()
+            workers.close()
+
+
+def _make_chains(
+    sampler: Sampler,
+    data: Any,
+    settings: Settings,
+    budget: int | None,
+    store: Store | None,
+    progress: Progress,
+    programs: dict,
+) -> list[Chain]:
+    root = keys.from_seed(settings.seed)
+    chain_keys = [jax.random.fold_in(root, c) for c in range(settings.chains)]
+    limit = MOST_REJECTED if budget is None else budget
+    states = [sampler.start(jax.random.fold_in(key, 0), data, limit) for key in chain_keys]
+    capacities = [sampler.capacity(state) for state in states]
+    if capacities[0] is not None:
+        # One size for all, in powers of two, so that one compiled program serves all chains.
+        most = max(sampler.rejected(state) for state in states)
+        room = settings.capacity or 2 ** int(np.ceil(np.log2(max(2 * most, 2 * capacities[0]))))
+        states = [sampler.resized(state, room) for state in states]
+    size = settings.block or longest_block(sampler, states[0])
+    block = programs.get(("block", size))
+    if block is None:
+        block = programs[("block", size)] = CompiledBlock(sampler, size)
+    return [
+        Chain(c, sampler, key, state, block, size, data, store, progress)
+        for c, (key, state) in enumerate(zip(chain_keys, states, strict=True))
+    ]
+
+
+class _Workers:
+    """Threads that run chains; compiled code lets go of the GIL, so cores are used."""
+
+    def __init__(self, settings: Settings, stop: threading.Event) -> None:
+        threads = settings.threads or min(settings.chains, len(os.sched_getaffinity(0)))
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="offcut-chain")
+        self._stop = stop
+
+    def run(self, chains: list[Chain], phase: Phase) -> bool:
+        """Run one phase of all chains; True where Ctrl-C cut it short."""
+        futures = [self._pool.submit(self._one, chain, phase) for chain in chains]
+        interrupted = False
+        try:
+            while not all(f.done() for f in futures):
+                wait(futures, timeout=0.1, return_when=FIRST_EXCEPTION)
+                if any(f.done() and f.exception() for f in futures):
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+        if interrupted or any(f.done() and f.exception() for f in futures):
+            self._stop.set()
+        wait(futures)  # a second Ctrl-C ends this wait and the run
+        _raise_first(futures)
+        return interrupted
+
+    def _one(self, chain: Chain, phase: Phase) -> None:
+        with jax.enable_x64(True):
+            chain.run(phase, self._stop)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _raise_first(futures: list[Future]) -> None:
+    for future in futures:
+        if future.exception() is not None:
+            raise future.exception()
+
+
+def _after_warmup(
+    chains: list[Chain], settings: Settings, store: Store | None, n: int
+) -> tuple[np.ndarray, int | None]:
+    """The series of |Y| in warm-up and the budget of the draws."""
+    in_warmup = all(chain.phase_number == 0 for chain in chains)
+    rejected = np.zeros((len(chains), 0), int)
+    if in_warmup and settings.warmup:
+        rejected = np.stack([chain.column("stat:rejected") for chain in chains])
+    if settings.budget != "auto":
+        return rejected, settings.budget
+    noted = store.budget(1) if store is not None else None
+    if noted is not None:
+        return rejected, noted
+    held = max(chain.sampler.rejected(chain.state) for chain in chains)
+    return rejected, _noted(store, 1, budget_after_warmup(rejected, held, n))
+
+
+def _noted(store: Store | None, phase: int, budget: int) -> int:
+    if store is None:
+        return budget
+    before = store.budget(phase)
+    if before is not None:
+        return before
+    store.note_budget(phase, budget)
+    return budget
+
+
+def _collect(
+    chains: list[Chain],
+    warmup_rejected: np.ndarray,
+    budget: int | None,
+    restarts: int,
+    interrupted: bool,
+) -> Drawn:
+    """Chains side by side, cut to the shortest."""
+    length = min(chain.done for chain in chains)
+    if length == 0:
+        raise KeyboardInterrupt("interrupted before every chain had a draw")
+    names = chains[0].rows
+    columns = {
+        name: np.stack([chain.rows[name][:length] for chain in chains]) for name in names
+    }
+    return Drawn(
+        {k.removeprefix("draw:"): v for k, v in columns.items() if k.startswith("draw:")},
+        {k.removeprefix("stat:"): v for k, v in columns.items() if k.startswith("stat:")},
+        warmup_rejected,
+        budget,
+        restarts,
+        interrupted,
+    )

@@ -1,0 +1,35 @@
+"""The errors a user can meet. Each message says what came, what was expected and what to do."""
+
+from __future__ import annotations
+
+
+class OffcutError(Exception):
+    """Base of every error that Offcut raises on purpose."""
+
+
+class DataError(OffcutError, ValueError):
+    """The data cannot be what the model describes (NaN, text, empty, outside the window)."""
+
+
+class ModelError(OffcutError, ValueError):
+    """The model breaks a promise of rejection sampling (log_accept > 0, wrong shapes, ...)."""
+
+
+class SettingsError(OffcutError, ValueError):
+    """A setting of the run makes no sense (unknown kernel, negative budget, ...)."""
+
+
+class StartError(OffcutError, RuntimeError):
+    """No place to start: no prior support, or nothing is ever accepted there."""
+
+
+class MemoryLimitError(OffcutError, RuntimeError):
+    """An unbudgeted sweep needs more rejections than fit into the stated memory limit."""
+
+
+class CheckpointError(OffcutError, RuntimeError):
+    """A checkpoint is damaged, in use, or belongs to another run."""
+
+
+class TrustWarning(UserWarning):
+    """The run finished, and something in it says how far not to trust it."""

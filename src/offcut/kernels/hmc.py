@@ -1,0 +1,75 @@
+"""Hamiltonian Monte Carlo on the augmented density p(theta | X, Y), in unconstrained space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from offcut.errors import SettingsError
+from offcut.kernels.tuning import Tuning
+
+LogDensity = Callable[[jax.Array], jax.Array]
+Stats = dict[str, jax.Array]
+
+
+def check_positive(name: str, value: object) -> None:
+    """Refuse a tuning constant that cannot be one."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < jnp.inf:
+        raise SettingsError(f"{name} must be a positive number, got {value!r}")
+
+
+@dataclass(frozen=True)
+class HMC:
+    """Hamiltonian Monte Carlo with a fixed number of leapfrog steps (Neal 2011; BlackJAX's).
+
+    Parameters
+    ----------
+    step_size : float, optional
+        In unconstrained space with a unit metric, and then not adapted. By default step size and
+        a diagonal metric are learnt in warm-up.
+    num_steps : int
+        Leapfrog steps for each sweep.
+    target_acceptance : float
+        What warm-up steers the step size to.
+    """
+
+    step_size: float | None = None
+    num_steps: int = 10
+    target_acceptance: float = 0.8
+    given_rejections: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_positive("step_size", self.step_size)
+        check_positive("num_steps", self.num_steps)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether warm-up tunes this kernel."""
+        return self.step_size is None
+
+    def first_step_size(self, points: int, size: int) -> float:
+        """A scale to start from: that of a regular model with this many points."""
+        return float(self.step_size or 1.0 / jnp.sqrt(max(points, 1)))
+
+    def step(
+        self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning
+    ) -> tuple[jax.Array, Stats]:
+        """One HMC transition."""
+        from blackjax.mcmc import hmc
+
+        state = hmc.init(position, log_density)
+        state, info = hmc.build_kernel()(
+            key, state, log_density, tuning.step_size, tuning.inverse_mass, self.num_steps
+        )
+        return state.position, {
+            "acceptance_rate": info.acceptance_rate,
+            "diverging": info.is_divergent,
+            "n_steps": jnp.int32(self.num_steps),
+            "step_size": tuning.step_size,
+        }

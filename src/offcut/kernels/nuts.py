@@ -1,0 +1,62 @@
+"""The No-U-Turn sampler on the augmented density p(theta | X, Y), in unconstrained space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from offcut.kernels.hmc import LogDensity, Stats, check_positive
+from offcut.kernels.tuning import Tuning
+
+
+@dataclass(frozen=True)
+class NUTS:
+    """HMC that chooses its own trajectory length (Hoffman & Gelman 2014; BlackJAX's). The default.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        In unconstrained space with a unit metric, and then not adapted.
+    max_doublings : int
+        A trajectory has at most 2**max_doublings leapfrog steps.
+    target_acceptance : float
+        What warm-up steers the step size to.
+    """
+
+    step_size: float | None = None
+    max_doublings: int = 10
+    target_acceptance: float = 0.8
+    given_rejections: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_positive("step_size", self.step_size)
+        check_positive("max_doublings", self.max_doublings)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether warm-up tunes this kernel."""
+        return self.step_size is None
+
+    def first_step_size(self, points: int, size: int) -> float:
+        """A scale to start from: that of a regular model with this many points."""
+        return float(self.step_size or 1.0 / jnp.sqrt(max(points, 1)))
+
+    def step(
+        self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning
+    ) -> tuple[jax.Array, Stats]:
+        """One NUTS transition."""
+        from blackjax.mcmc import hmc, nuts
+
+        state = hmc.init(position, log_density)
+        state, info = nuts.build_kernel()(
+            key, state, log_density, tuning.step_size, tuning.inverse_mass, self.max_doublings
+        )
+        return state.position, {
+            "acceptance_rate": info.acceptance_rate,
+            "diverging": info.is_divergent,
+            "n_steps": info.num_integration_steps.astype(jnp.int32),
+            "step_size": tuning.step_size,
+        }

@@ -1,0 +1,67 @@
+"""Random-walk Metropolis on the augmented density p(theta | X, Y), in unconstrained space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from offcut.kernels.hmc import LogDensity, Stats, check_positive
+from offcut.kernels.tuning import Tuning
+
+
+def walk(key: jax.Array, position: jax.Array, tuning: Tuning) -> jax.Array:
+    """A symmetric normal proposal, scaled by what warm-up has learnt."""
+    noise = jax.random.normal(key, position.shape)
+    return position + tuning.step_size * jnp.sqrt(tuning.inverse_mass) * noise
+
+
+def first_walk_scale(scale: float | None, points: int, size: int) -> float:
+    """The user's scale, or 2.4/sqrt(d) times the scale of a regular model."""
+    return float(scale or 2.4 / jnp.sqrt(size * max(points, 1)))
+
+
+@dataclass(frozen=True)
+class RandomWalk:
+    """Metropolis with normal steps.
+
+    Parameters
+    ----------
+    scale : float, optional
+        Standard deviation of a step in unconstrained space, and then not adapted.
+    target_acceptance : float
+        What warm-up steers the scale to.
+    """
+
+    scale: float | None = None
+    target_acceptance: float = 0.3
+    given_rejections: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_positive("scale", self.scale)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether warm-up tunes this kernel."""
+        return self.scale is None
+
+    def first_step_size(self, points: int, size: int) -> float:
+        """Where the scale starts."""
+        return first_walk_scale(self.scale, points, size)
+
+    def step(
+        self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning
+    ) -> tuple[jax.Array, Stats]:
+        """One Metropolis step."""
+        key_walk, key_accept = jax.random.split(key)
+        proposal = walk(key_walk, position, tuning)
+        log_ratio = log_density(proposal) - log_density(position)
+        rate = jnp.exp(jnp.minimum(jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio), 0.0))
+        accepted = jax.random.uniform(key_accept) < rate
+        return jnp.where(accepted, proposal, position), {
+            "acceptance_rate": rate,
+            "accepted": accepted,
+            "step_size": tuning.step_size,
+        }

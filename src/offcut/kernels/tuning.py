@@ -1,0 +1,82 @@
+"""Warm-up: step size by dual averaging, diagonal metric by windowed moments (BlackJAX's parts).
+
+``blackjax.window_adaptation`` wants one fixed density; here the density changes with Y in every
+sweep, so its parts are driven by hand. The stage is data: the same program warms up and samples.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+from blackjax.adaptation.staged_adaptation import build_schedule
+from blackjax.adaptation.step_size import dual_averaging_adaptation
+
+from offcut.sampler import Stage
+
+_moments_init, _moments_update, _moments_final = mass_matrix_adaptation(is_diagonal_matrix=True)
+
+
+class Tuning(NamedTuple):
+    """What a kernel has learnt: its step size and the inverse of a diagonal mass matrix."""
+
+    step_size: jax.Array
+    inverse_mass: jax.Array
+    averaging: Any
+    moments: Any
+
+
+def first_tuning(size: int, step_size: float | jax.Array) -> Tuning:
+    """Where warm-up starts: a unit metric and the given step size."""
+    averaging_init, _, _ = dual_averaging_adaptation(0.5)
+    step = jnp.asarray(step_size, float)
+    as_arrays = jax.tree.map(jnp.asarray, (averaging_init(step), _moments_init(size)))
+    return Tuning(step, jnp.ones(size), *as_arrays)
+
+
+def tuned(
+    tuning: Tuning,
+    stage: Stage,
+    position: jax.Array,
+    acceptance_rate: jax.Array,
+    target: float,
+    smallest: float = 0.0,
+) -> Tuning:
+    """One update; the identity outside warm-up."""
+    averaging_init, averaging_update, averaging_final = dual_averaging_adaptation(target)
+
+    def adapt(tuning: Tuning) -> Tuning:
+        rate = jnp.where(jnp.isnan(acceptance_rate), 0.0, acceptance_rate)
+        averaging = averaging_update(tuning.averaging, rate)
+        moments = jax.lax.cond(
+            stage.slow, lambda m: _moments_update(m, position), lambda m: m, tuning.moments
+        )
+        step_size = jnp.exp(averaging.log_step_size)
+
+        def close_window(_: None) -> Tuning:
+            fresh = _moments_final(moments)
+            restarted = averaging_init(averaging_final(averaging))
+            first = averaging_final(averaging)
+            return Tuning(first, fresh.inverse_mass_matrix, restarted, fresh)
+
+        def go_on(_: None) -> Tuning:
+            chosen = jnp.where(stage.last, averaging_final(averaging), step_size)
+            return Tuning(chosen, tuning.inverse_mass, averaging, moments)
+
+        new = jax.lax.cond(stage.window_end, close_window, go_on, None)
+        new = new._replace(step_size=jnp.maximum(new.step_size, smallest))
+        return jax.tree.map(lambda a, b: a.astype(b.dtype), new, tuning)
+
+    return jax.lax.cond(stage.adapting, adapt, lambda t: t, tuning)
+
+
+def warmup_schedule(warmup: int) -> np.ndarray:
+    """Rows of (slow, window_end, last), Stan's three-stage schedule."""
+    rows = [
+        (bool(slow), bool(end), step == warmup - 1)
+        for step, (slow, end) in enumerate(build_schedule(warmup))
+    ]
+    return np.array(rows, dtype=bool).reshape(-1, 3)

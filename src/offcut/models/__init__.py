@@ -1,0 +1,1 @@
+"""Models: what a user writes down. Each is unbatched; the engine vectorises."""

@@ -1,0 +1,147 @@
+r"""A rejection model: a proposal and an acceptance probability, both of which may depend on theta.
+
+An observation is a proposal y ~ q(y | theta) that was accepted with probability a(y, theta).
+Its density f(x, theta) / Z(theta), f = q a, has an intractable Z; the joint density with the
+rejected proposals Y has none (Rao, Lin & Dunson 2016, equation 1):
+
+    log p(X, Y | theta) = sum_x [log q(x) + log a(x)] + sum_y [log q(y) + log(1 - a(y))].
+
+Everything here is written for one point. The engine calls four methods, which a faster
+special case may override: ``propose_block``, ``propose_one``, ``log_observed``, ``log_rejected``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from offcut.errors import ModelError
+from offcut.log1mexp import log1mexp
+from offcut.prior import Prior, Theta
+
+Point = Any  # a pytree of arrays: one observation or one proposal
+
+
+class Proposed(NamedTuple):
+    """Proposals with their fate; ``log_accept`` is None where it is 0 or -inf by construction."""
+
+    points: Point
+    accepted: jax.Array
+    log_accept: jax.Array | None
+
+
+class RejectionModel:
+    """A model for data that passed a rejection sampler.
+
+    Parameters
+    ----------
+    prior : dict of NumPyro distributions, or NumPyro model function
+        ``theta`` is the dict of its sites, deterministic ones included.
+    propose : callable ``(key, theta[, covariate]) -> y``
+        One proposal, any pytree of arrays.
+    log_proposal : callable ``(theta, y[, covariate]) -> scalar``
+        Log density of a proposal, log q.
+    log_accept : callable ``(theta, y[, covariate]) -> scalar``
+        Log acceptance probability, at most 0; -inf where nothing is accepted.
+    log_reject : callable, optional
+        log(1 - a), where the model knows it better than ``log1mexp(log_accept)`` does, for
+        example ``log_sigmoid(-eta)`` for a logistic selection.
+    exact_updates : dict, optional
+        Blocks of theta with their own exact conditional given the data, theta_1 of Algorithm 2:
+        ``{names: function(key, theta, data) -> dict}``, names a string or a tuple of strings. The
+        function draws from p(names | data, rest of theta), the rejected points summed out.
+
+    Examples
+    --------
+    A normal, observed with a probability that falls off away from zero:
+
+    >>> import jax, jax.numpy as jnp, numpyro.distributions as dist, offcut
+    >>> model = offcut.RejectionModel(
+    ...     prior={"loc": dist.Normal(0, 1)},
+    ...     propose=lambda key, theta: theta["loc"] + jax.random.normal(key),
+    ...     log_proposal=lambda theta, y: dist.Normal(theta["loc"], 1).log_prob(y),
+    ...     log_accept=lambda theta, y: -0.5 * y**2,
+    ... )
+    >>> accepted, rejected = offcut.augment(0, model, {"loc": 0.3}, n=5)
+    >>> accepted.shape
+    (5,)
+    """
+
+    #: Whether log a at an observation never depends on theta.
+    window_is_fixed = False
+
+    def __init__(
+        self,
+        prior: Any,
+        propose: Callable[..., Point],
+        log_proposal: Callable[..., jax.Array],
+        log_accept: Callable[..., jax.Array],
+        log_reject: Callable[..., jax.Array] | None = None,
+        *,
+        exact_updates: Mapping[str | tuple[str, ...], Callable[..., Theta]] | None = None,
+    ) -> None:
+        given = {"propose": propose, "log_proposal": log_proposal, "log_accept": log_accept}
+        for name, function in given.items():
+            if not callable(function):
+                raise ModelError(f"{name} must be a function, got {type(function).__name__}")
+        if log_reject is not None and not callable(log_reject):
+            raise ModelError(f"log_reject must be a function, got {type(log_reject).__name__}")
+        self.propose = propose
+        self.log_proposal = log_proposal
+        self.log_accept = log_accept
+        self.log_reject = log_reject
+        self.exact_updates = {
+            (names,) if isinstance(names, str) else tuple(names): function
+            for names, function in (exact_updates or {}).items()
+        }
+        named = [name for names in self.exact_updates for name in names]
+        if len(named) != len(set(named)):
+            raise ModelError(f"exact_updates name a parameter twice: {sorted(named)}")
+        with jax.enable_x64(True):
+            self.prior = Prior(prior, exact=tuple(named))
+        self.programs: dict[Any, Any] = {}  # compiled samplers, by kernel and data shapes
+
+    # What the engine calls; theta is a dict, covariate is () or (c_i,).
+
+    def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
+        """``size`` proposals at one theta, with their acceptance decided."""
+        key_point, key_accept = jax.random.split(key)
+        points = jax.vmap(self.propose, (0, None))(jax.random.split(key_point, size), theta)
+        log_accept = jax.vmap(self.log_accept, (None, 0))(theta, points)
+        uniform = jax.random.uniform(key_accept, (size,))
+        return Proposed(points, uniform < jnp.exp(log_accept), log_accept)
+
+    def propose_one(self, key: jax.Array, theta: Theta, *covariate: Any) -> Proposed:
+        """One proposal for one observation, with its acceptance decided."""
+        key_point, key_accept = jax.random.split(key)
+        point = self.propose(key_point, theta, *covariate)
+        log_accept = self.log_accept(theta, point, *covariate)
+        uniform = jax.random.uniform(key_accept)
+        return Proposed(point, uniform < jnp.exp(log_accept), log_accept)
+
+    def log_observed(self, theta: Theta, x: Point, *covariate: Any) -> jax.Array:
+        """log q(x) + log a(x)."""
+        return self.log_proposal(theta, x, *covariate) + self.log_accept(theta, x, *covariate)
+
+    def log_rejected(self, theta: Theta, y: Point, observed: Point, *covariate: Any) -> jax.Array:
+        """log q(y) + log(1 - a(y)).
+
+        Where a(y) = 0 the second term is 0 with gradient 0, but the derivative of log a is NaN
+        there: such a y is replaced by an ``observed`` point, where log a is finite, before
+        differentiation (a single ``where`` after it would still give NaN).
+        """
+        log_proposal = self.log_proposal(theta, y, *covariate)
+        if self.log_reject is not None:
+            return log_proposal + self.log_reject(theta, y, *covariate)
+        frozen = jax.lax.stop_gradient(theta)
+        never = jnp.isneginf(self.log_accept(frozen, y, *covariate))
+        safe = jax.tree.map(lambda a, b: jnp.where(never, b, a), y, observed)
+        log_accept = self.log_accept(theta, safe, *covariate)
+        return log_proposal + jnp.where(never, 0.0, log1mexp(log_accept))
+
+    def inside_at(self, theta: Theta, x: Point, *covariate: Any) -> jax.Array:
+        """log a at an observation: -inf says that the model cannot have produced it."""
+        return jnp.asarray(self.log_accept(theta, x, *covariate))

@@ -1,0 +1,141 @@
+"""The prior on theta, seen from unconstrained space.
+
+Users write priors on the scale they think in; kernels move on R^d. NumPyro's transforms carry
+one to the other, with the Jacobian in the density:
+
+    log p(u) = log p(theta(u)) + log |d theta / d u|.
+
+A prior is a dict of NumPyro distributions, or a NumPyro model (a function with
+``numpyro.sample`` sites) where priors depend on one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax.flatten_util import ravel_pytree
+from numpyro import handlers
+from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
+
+from offcut.errors import ModelError
+
+Theta = dict[str, Any]
+
+
+def _as_numpyro_model(prior: Mapping[str, dist.Distribution] | Callable[[], Any]) -> Callable[[], Any]:
+    if isinstance(prior, Mapping):
+        for name, distribution in prior.items():
+            if not isinstance(name, str):
+                raise ModelError(f"prior names must be strings, got {name!r}")
+            if not isinstance(distribution, dist.Distribution):
+                raise ModelError(
+                    f"prior[{name!r}] must be a NumPyro distribution such as "
+                    f"numpyro.distributions.Normal(0, 1), got {type(distribution).__name__}"
+                )
+        sites = dict(prior)
+
+        def model() -> None:
+            for name, distribution in sites.items():
+                numpyro.sample(name, distribution)
+
+        return model
+    if callable(prior):
+        return prior
+    raise ModelError(
+        "prior must be a dict of NumPyro distributions or a NumPyro model function, got "
+        f"{type(prior).__name__}"
+    )
+
+
+class Prior:
+    """A prior with some sites (``exact``) left out of the unconstrained vector.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Sites that kernels move, in the order of the flat vector.
+    exact : tuple of str
+        Sites that have their own conditional update; they stay on their constrained scale.
+    deterministic : tuple of str
+        ``numpyro.deterministic`` sites; part of theta and of the posterior.
+    size : int
+        Dimension of the unconstrained vector.
+    """
+
+    def __init__(self, prior: Any, exact: tuple[str, ...] = ()) -> None:
+        self._model = _as_numpyro_model(prior)
+        try:
+            sites = handlers.trace(handlers.seed(self._model, 0)).get_trace()
+        except TypeError as error:
+            raise ModelError(
+                f"the prior could not be run: {error}. A NumPyro model given as prior takes no "
+                "arguments; covariates go to the base, proposal and acceptance functions instead"
+            ) from error
+        latent: dict[str, Any] = {}
+        deterministic = []
+        for name, site in sites.items():
+            if site["type"] == "deterministic":
+                deterministic.append(name)
+            elif site["type"] == "sample" and not site["is_observed"]:
+                if site["fn"].support.is_discrete:
+                    raise ModelError(
+                        f"prior site {name!r} is discrete ({type(site['fn']).__name__}); kernels "
+                        "need continuous parameters: sum it out, or give it an exact update"
+                    )
+                latent[name] = site
+            elif site["type"] == "param":
+                raise ModelError(f"prior site {name!r} is a numpyro.param; use numpyro.sample")
+        if not latent:
+            raise ModelError("the prior has no parameters to infer")
+        unknown = set(exact) - set(latent)
+        if unknown:
+            raise ModelError(
+                f"exact_updates names {sorted(unknown)}, but the prior has {sorted(latent)}"
+            )
+        self.exact = tuple(sorted(exact))
+        self.names = tuple(sorted(set(latent) - set(exact)))
+        self.deterministic = tuple(deterministic)
+        self.shapes = {name: jnp.shape(site["value"]) for name, site in latent.items()}
+        example = {name: site["value"] for name, site in latent.items()}
+        flat, self._unravel = ravel_pytree(self._unconstrain_dict(example))
+        self.size = int(flat.shape[0])
+
+    def _given(self, exact: Theta) -> Callable[[], Any]:
+        return handlers.substitute(self._model, data=exact) if exact else self._model
+
+    def _unconstrain_dict(self, theta: Theta) -> Theta:
+        everything = unconstrain_fn(self._model, (), {}, {n: theta[n] for n in self.shapes})
+        return {name: jnp.asarray(everything[name], float) for name in self.names}
+
+    def unconstrain(self, theta: Theta) -> jax.Array:
+        """The flat vector u with theta(u) = theta."""
+        return ravel_pytree(self._unconstrain_dict(theta))[0]
+
+    def constrain(self, position: jax.Array, exact: Theta) -> Theta:
+        """theta, deterministic sites included, at the unconstrained ``position``."""
+        free = constrain_fn(
+            self._given(exact), (), {}, self._unravel(position), return_deterministic=True
+        )
+        return {**free, **exact}
+
+    def log_density(self, position: jax.Array, exact: Theta) -> jax.Array:
+        """log p(theta) + log |d theta/d u| at the unconstrained ``position``."""
+        return -potential_energy(self._given(exact), (), {}, self._unravel(position))
+
+    def sample(self, key: jax.Array) -> Theta:
+        """One draw of theta, deterministic sites included."""
+        sites = handlers.trace(handlers.seed(self._model, key)).get_trace()
+        return {
+            name: site["value"]
+            for name, site in sites.items()
+            if name in self.shapes or site["type"] == "deterministic"
+        }
+
+    def split(self, theta: Theta) -> tuple[jax.Array, Theta]:
+        """theta as (unconstrained vector of the free sites, dict of the exact ones)."""
+        return self.unconstrain(theta), {name: theta[name] for name in self.exact}

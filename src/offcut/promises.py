@@ -1,0 +1,84 @@
+"""What a rejection model promises, checked where the chain goes (necessary, not sufficient)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.augmentation.joint import Observed
+from offcut.augmentation.layout import Layout
+from offcut.errors import DataError, ModelError
+from offcut.models.rejection import RejectionModel
+from offcut.prior import Theta
+
+#: log_accept may exceed 0 by rounding, no more.
+LARGEST_LOG_ACCEPT = 1e-8
+
+
+def shown(value: Any, digits: int = 6) -> str:
+    """A short rendering of a pytree of numbers for messages."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k!r}: {shown(v, digits)}" for k, v in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        return "(" + ", ".join(shown(v, digits) for v in value) + ")"
+    return np.array2string(np.asarray(value), precision=digits, threshold=8, separator=", ")
+
+
+def broken_promise(theta: Theta, point: Any, log_accept: float) -> ModelError:
+    """The error for a log_accept that is NaN or above 0."""
+    place = f"theta={shown(theta)}, y={shown(point)}"
+    if np.isnan(log_accept):
+        return ModelError(
+            f"log_accept returned NaN at {place}; it must be a number, or -inf where nothing is "
+            "accepted: look for 0 * inf, log of a negative number or inf - inf there"
+        )
+    return ModelError(
+        f"log_accept returned {log_accept:.6g} at {place}; an acceptance probability cannot "
+        "exceed 1: is the bound M(theta) on f/q too small?"
+    )
+
+
+def log_accept_at_observations(
+    model: RejectionModel, layout: Layout, theta: Theta, data: Observed
+) -> np.ndarray:
+    """log a(x_i, theta) for every observation."""
+    program = model.programs.setdefault(
+        ("log_accept", layout),
+        jax.jit(
+            lambda theta, data: jax.vmap(
+                model.inside_at, (None, 0, *[0] * len(data.covariates))
+            )(theta, data.points, *data.covariates)
+        ),
+    )
+    return np.asarray(program(theta, data))[: layout.n]
+
+
+def inspect_observations(
+    model: RejectionModel, layout: Layout, theta: Theta, data: Observed
+) -> None:
+    """Raise where log a at an observation is NaN, above 0, or -inf."""
+    log_accept = log_accept_at_observations(model, layout, theta, data)
+
+    def row(index: int) -> Any:
+        return jax.tree.map(lambda a: np.asarray(a[index]), data.points)
+
+    wrong = np.flatnonzero(np.isnan(log_accept) | (log_accept > LARGEST_LOG_ACCEPT))
+    if wrong.size:
+        raise broken_promise(theta, row(wrong[0]), float(log_accept[wrong[0]]))
+    never = np.flatnonzero(np.isneginf(log_accept))
+    if never.size:
+        listed = ", ".join(f"{i} (value {shown(row(i))})" for i in never[:3])
+        more = f" and {never.size - 3} more" if never.size > 3 else ""
+        raise DataError(
+            f"{never.size} of {layout.n} observations lie where the model accepts nothing "
+            f"(log_accept = -inf): index {listed}{more}. The model says that such a value "
+            "cannot be observed: widen the window, or remove these rows if they are errors"
+        )
+
+
+def finite_sum(value: jax.Array) -> jax.Array:
+    """-inf in place of NaN, so that a search can rank it."""
+    return jnp.where(jnp.isnan(value), -jnp.inf, value)

@@ -1,0 +1,1 @@
+"""The result: ArviZ's DataTree, its summary in words, and what it says about trust."""

@@ -1,0 +1,63 @@
+"""From arrays to an ``xarray.DataTree`` in ArviZ's form, with settings and versions in its attrs."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from offcut.budget import Certificate
+from offcut.driver.run import Drawn, Settings
+
+PACKAGES = ("offcut", "jax", "jaxlib", "numpyro", "blackjax", "numpy", "arviz-stats", "xarray")
+
+
+def versions() -> dict[str, str]:
+    """The versions that results may depend on."""
+    return {name: version(name) for name in PACKAGES}
+
+
+def make_tree(
+    drawn: Drawn,
+    observed: dict[str, np.ndarray],
+    certificate: Certificate,
+    settings: Settings,
+    facts: dict[str, Any],
+) -> xr.DataTree:
+    """Groups ``posterior``, ``sample_stats``, ``observed_data``; attrs hold everything else."""
+    n = next(iter(observed.values())).shape[0]
+    stats = dict(drawn.stats)
+    stats["proposal_acceptance_rate"] = n / (n + stats["rejected"])
+    attrs: dict[str, Any] = {
+        **facts,
+        "draws": settings.draws,
+        "warmup": settings.warmup,
+        "chains": settings.chains,
+        "seed": settings.seed,
+        "budget": "none" if drawn.budget is None else drawn.budget,
+        "budget_asked": "none" if settings.budget is None else settings.budget,
+        "budget_restarts": drawn.restarts,
+        "interrupted": int(drawn.interrupted),
+        "n_observations": n,
+        **certificate._asdict(),
+        **{f"version_{k.replace('-', '_')}": v for k, v in versions().items()},
+    }
+    groups = {
+        "posterior": _dataset(drawn.draws, ("chain", "draw")),
+        "sample_stats": _dataset(stats, ("chain", "draw")),
+        "observed_data": _dataset(observed, ("observation",)),
+    }
+    tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), **groups})
+    return tree
+
+
+def _dataset(arrays: dict[str, np.ndarray], leading: tuple[str, ...]) -> xr.Dataset:
+    variables, coords = {}, {}
+    for name, values in arrays.items():
+        own = [f"{name}_dim_{i}" for i in range(values.ndim - len(leading))]
+        variables[name] = ((*leading, *own), values)
+        sizes = zip((*leading, *own), values.shape, strict=True)
+        coords |= {dim: np.arange(size) for dim, size in sizes}
+    return xr.Dataset(variables, coords=coords)

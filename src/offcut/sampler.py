@@ -1,0 +1,93 @@
+"""The seam between models and the driver.
+
+The driver knows nothing of rejection models. It drives a *sampler*: an object with a pure,
+compiled ``step`` and a few functions around it. Algorithm 2 is one (``offcut.sweep``), the exchange
+sampler another; a model with a better sweep of its own replaces the whole step. What the driver
+adds is common to all: keys, chains, blocks, warm-up schedule, budget, checkpoints, the result.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+#: Statuses a step may end with. The driver keeps the state from before a step that is not OK.
+OK, FULL, BROKEN = 0, 1, 2
+
+
+class Stage(NamedTuple):
+    """What the driver tells a step: traced data, so warm-up and sampling are one program.
+
+    budget : largest allowed number of rejections (MOST_REJECTED where there is no budget).
+    restricted : whether there is a budget at all.
+    adapting : in warm-up; slow : gather moments for the metric; window_end : use them now;
+    last : the last step of warm-up, after which nothing changes any more.
+    """
+
+    budget: jax.Array
+    restricted: jax.Array
+    adapting: jax.Array
+    slow: jax.Array
+    window_end: jax.Array
+    last: jax.Array
+
+
+class Info(NamedTuple):
+    """What a step tells the driver.
+
+    stats : dict of scalars for ``sample_stats``; must hold ``rejected``, and ``attempts`` where
+        the step redraws Y until it fits the budget.
+    status : OK; FULL, the buffer is too small (the driver grows it and runs the step again with
+        the same key); or BROKEN, the model broke a promise (the driver calls ``explain``).
+    evidence : whatever ``explain`` needs.
+    """
+
+    stats: dict[str, jax.Array]
+    status: jax.Array
+    evidence: Any
+
+
+class Sampler(Protocol):
+    """What a model hands to the driver. ``data`` is a pytree of arrays, passed in, never baked in.
+
+    Attributes
+    ----------
+    adapts : bool
+        Whether warm-up changes anything but the position.
+    redraws : bool
+        Whether Y is redrawn until it fits the budget, so that ``attempts`` mean something.
+    kernel_name : str
+        For the result.
+    """
+
+    adapts: bool
+    redraws: bool
+    kernel_name: str
+
+    def start(self, key: jax.Array, data: Any, budget: int) -> Any:
+        """A first state (host side); raises ``StartError`` where there is none."""
+
+    def step(self, key: jax.Array, state: Any, stage: Stage, data: Any) -> tuple[Any, Info]:
+        """One sweep; pure and compiled."""
+
+    def record(self, state: Any) -> dict[str, jax.Array]:
+        """The posterior variables at a state; pure and compiled with the step."""
+
+    def capacity(self, state: Any) -> int | None:
+        """Rows of the buffer, or None where the state has none."""
+
+    def resized(self, state: Any, capacity: int) -> Any:
+        """The same state with room for ``capacity`` rejections."""
+
+    def row_bytes(self, state: Any) -> int:
+        """Bytes that one more rejection takes."""
+
+    def rejected(self, state: Any) -> int:
+        """|Y| held in the state (0 where none is held)."""
+
+    def explain(self, state: Any, evidence: Any) -> Exception:
+        """The error to raise after a BROKEN step."""
+
+    def inspect(self, state: Any, data: Any) -> None:
+        """Check promises that the step does not (host side, once a block); raise if broken."""

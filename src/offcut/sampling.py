@@ -1,0 +1,229 @@
+"""``offcut.sample``: the one verb."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from os import PathLike
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from offcut.budget import certify, checked_budget
+from offcut.driver.run import Settings, run_chains
+from offcut.driver.store import Store
+from offcut.errors import ModelError, SettingsError
+from offcut.kernels import NUTS
+from offcut.kernels.tuning import warmup_schedule
+from offcut.models.rejection import RejectionModel
+from offcut.observations import observe
+from offcut.precision import in_float64
+from offcut.result.summary import summary, warn_of_trouble
+from offcut.result.tree import make_tree, versions
+from offcut.sampler import Sampler
+from offcut.sweep import AugmentedSampler
+
+
+@in_float64
+def sample(
+    model: Any,
+    data: Any,
+    *,
+    covariates: Any = None,
+    draws: int = 1000,
+    warmup: int = 1000,
+    chains: int = 4,
+    seed: int = 0,
+    kernel: Any = None,
+    budget: int | str | None = "auto",
+    checkpoint: str | PathLike | None = None,
+    progress: bool = True,
+) -> xr.DataTree:
+    """Draw from the posterior of a model (Algorithm 2).
+
+    Parameters
+    ----------
+    model : RejectionModel or any model of this library
+        What generated the data, and what was kept of them.
+    data : array, or dict or tuple of arrays
+        n observations along the first axis, in the form that the model's proposals have.
+    covariates : array, or dict or tuple of arrays, optional
+        One row for each observation. Every function of the model then takes the observation's
+        covariate as an extra last argument, and each observation has rejections of its own.
+    draws, warmup, chains : int
+        Kept draws and warm-up sweeps of each chain; number of chains.
+    seed : int
+        Results depend on the seed alone, not on cores, threads or buffer sizes.
+    kernel : NUTS, HMC, RandomWalk, Exchange or PseudoMarginal, optional
+        How the parameters move; ``NUTS()`` by default.
+    budget : "auto", int or None
+        Largest number of rejections in a sweep. "auto" fixes one with ample room at the end of
+        warm-up; a number restricts the joint distribution to |Y| <= budget, exactly; None
+        restricts nothing, and then one sweep may need any amount of time and memory.
+    checkpoint : path, optional
+        A directory. State and draws are saved every few seconds; the same call resumes, and
+        ends with the very draws of an uninterrupted run.
+    progress : bool
+        Show a progress bar and, at the end, a summary; silent where there is no terminal.
+
+    Returns
+    -------
+    xarray.DataTree
+        Groups ``posterior``, ``sample_stats`` (``rejected``, ``attempts``, ``acceptance_rate``,
+        ``diverging``, ...) and ``observed_data``; attrs hold settings, versions, ``budget``,
+        ``tv_estimate`` and ``tv_halving_limit``. ``offcut.summary`` puts it in words.
+
+    Examples
+    --------
+    >>> import numpy as np, numpyro.distributions as dist, offcut
+    >>> model = offcut.truncated(
+    ...     prior={"loc": dist.Normal(0, 1)},
+    ...     base=lambda theta: dist.Normal(theta["loc"], 1),
+    ...     inside=lambda x: x > 0,
+    ... )
+    >>> x = np.array([0.1, 0.5, 0.7, 1.2, 2.0])
+    >>> posterior = offcut.sample(
+    ...     model, x, draws=50, warmup=50, chains=2, kernel=offcut.HMC(0.3, 5)
+    ... )
+    >>> dict(posterior["posterior"]["loc"].sizes)
+    {'chain': 2, 'draw': 50}
+    """
+    settings = Settings(
+        _whole("draws", draws, 1),
+        _whole("warmup", warmup, 0),
+        _whole("chains", chains, 1),
+        _whole("seed", seed, -(2**63), 2**63 - 1),
+        checked_budget(budget),
+        bool(progress),
+    )
+    return run(model, data, covariates, kernel, settings, checkpoint)
+
+
+def run(
+    model: Any,
+    data: Any,
+    covariates: Any,
+    kernel: Any,
+    settings: Settings,
+    checkpoint: str | PathLike | None = None,
+) -> xr.DataTree:
+    """``sample`` with settings already checked; tests use it to vary threads and buffers."""
+    sampler, arrays, observed = prepare(model, data, covariates, kernel)
+    n = next(iter(observed.values())).shape[0]
+    store = None
+    if checkpoint is not None:
+        store = Store(checkpoint, _identity(model, sampler, arrays, observed, settings))
+    try:
+        drawn = run_chains(
+            sampler,
+            arrays,
+            n,
+            settings,
+            warmup_schedule(settings.warmup),
+            store,
+            model.programs.setdefault(sampler, {}),
+        )
+    finally:
+        if store is not None:
+            store.close()
+    certificate = certify(drawn.stats, drawn.budget, sampler.redraws)
+    facts = {"model": type(model).__name__, "kernel": sampler.kernel_name}
+    tree = make_tree(drawn, observed, certificate, settings, facts)
+    warn_of_trouble(tree)
+    if settings.progress and _is_terminal():
+        print(summary(tree))
+    return tree
+
+
+def prepare(
+    model: Any, data: Any, covariates: Any, kernel: Any
+) -> tuple[Sampler, Any, dict[str, np.ndarray]]:
+    """The sampler, its arrays, and the observed data by name.
+
+    A model that replaces the step whole has a method ``prepare(data, covariates, kernel)`` that
+    returns these three, and a dict ``programs`` for compiled code.
+    """
+    if hasattr(model, "prepare"):
+        return model.prepare(data, covariates, kernel)
+    if not isinstance(model, RejectionModel):
+        raise ModelError(
+            "model must come from offcut.truncated, offcut.selected, offcut.RejectionModel or "
+            f"another model of this library, got {type(model).__name__}"
+        )
+    kernel = NUTS() if kernel is None else kernel
+    if not hasattr(kernel, "given_rejections"):
+        named = "offcut.NUTS(), HMC(), RandomWalk(), Exchange() or PseudoMarginal()"
+        hint = " (an instance, with parentheses)" if isinstance(kernel, type) else ""
+        raise SettingsError(f"kernel must be one of {named}{hint}, got {kernel!r}")
+    arrays, layout, observed = observe(model, data, covariates)
+    sampler = model.programs.get((kernel, layout))
+    if sampler is None:
+        if kernel.given_rejections:
+            sampler = AugmentedSampler(model, layout, kernel)
+        else:
+            sampler = kernel.build(model, layout)
+        model.programs[(kernel, layout)] = sampler
+    return sampler, arrays, observed
+
+
+def _identity(
+    model: Any,
+    sampler: Sampler,
+    arrays: Any,
+    observed: dict[str, np.ndarray],
+    settings: Settings,
+) -> dict[str, Any]:
+    """What must be the same for a checkpoint to be resumed."""
+    digest = hashlib.sha256()
+    for name, values in sorted(observed.items()):
+        digest.update(f"{name} {values.dtype} {values.shape}".encode())
+        digest.update(np.ascontiguousarray(values).tobytes())
+    return {
+        "data": digest.hexdigest()[:16],
+        "model": model_digest(model, arrays),
+        "kernel": sampler.kernel_name,
+        "draws": settings.draws,
+        "warmup": settings.warmup,
+        "chains": settings.chains,
+        "seed": settings.seed,
+        "budget": settings.budget,
+        "versions": versions(),
+    }
+
+
+def model_digest(model: Any, arrays: Any) -> str:
+    """A digest of what the model computes: its traced program and the constants in it."""
+    if not isinstance(model, RejectionModel):
+        return hashlib.sha256(repr(model).encode()).hexdigest()[:16]
+    covariate = jax.tree.map(lambda a: a[0], arrays.covariates)
+
+    def everything(key: jax.Array, position: jax.Array) -> Any:
+        theta = model.prior.sample(key)
+        y = model.propose(key, theta, *covariate)
+        return (
+            model.prior.log_density(position, {n: theta[n] for n in model.prior.exact}),
+            model.log_observed(theta, y, *covariate),
+            model.log_rejected(theta, y, y, *covariate),
+            model.log_accept(theta, y, *covariate),
+        )
+
+    program = jax.make_jaxpr(everything)(jax.random.key(0), np.zeros(model.prior.size))
+    digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program)).encode())
+    for constant in program.consts:
+        digest.update(np.asarray(constant).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _whole(name: str, value: object, least: int, most: int = 10**9) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not least <= int(value) <= most:  # type: ignore[call-overload]
+        raise SettingsError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)  # type: ignore[call-overload]
+
+
+def _is_terminal() -> bool:
+    import sys
+
+    return sys.stderr.isatty()

@@ -1,0 +1,250 @@
+r"""Algorithm 2: one sweep of the sampler, with a budget.
+
+Given theta = (theta1, theta2): draw theta1 from its exact conditional with Y summed out, draw Y
+given theta by Algorithm 1, then update theta2 given X and Y. The budget B restricts the joint
+to |Y| <= B by redrawing: the pair (theta1, Y) is drawn anew until it fits, which is an exact draw
+from the restricted conditional. (Redrawing Y beside a fixed theta1 would be wrong: under the
+restriction the conditional of theta1 carries the factor P(|Y| <= B | theta1, theta2).) After a set
+number of attempts the sweep keeps the old pair: given the rest, a mixture of the exact draw and
+the identity, so the target stays and the cost has a hard bound.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from offcut.augmentation.joint import Observed, log_joint
+from offcut.augmentation.layout import Layout, Rejected, capacity_of, empty_rejected
+from offcut.augmentation.per_observation import run_per_observation
+from offcut.augmentation.shared import Run, merge_worst, no_worst, run_shared
+from offcut.kernels.tuning import Tuning, first_tuning, tuned
+from offcut.models.rejection import RejectionModel
+from offcut.prior import Theta
+from offcut.promises import LARGEST_LOG_ACCEPT, broken_promise, inspect_observations
+from offcut.sampler import BROKEN, FULL, OK, Info, Stage
+from offcut.start import find_start
+
+#: A sweep gives up after this many attempts and keeps its previous Y.
+MOST_ATTEMPTS = 100
+
+
+class State(NamedTuple):
+    """theta2 unconstrained, theta1 on its own scale, the held Y, and what warm-up learnt."""
+
+    position: jax.Array
+    exact: Theta
+    rejected: Rejected
+    tuning: Tuning
+
+
+class Attempts(NamedTuple):
+    """The loop over attempts."""
+
+    count: jax.Array
+    exact: Theta
+    run: Run
+    over: jax.Array  # more rejections than the budget allows: try again
+
+
+def run_algorithm_1(
+    model: RejectionModel,
+    layout: Layout,
+    key: jax.Array,
+    theta: Theta,
+    data: Observed,
+    buffer: Rejected,
+    limit: jax.Array,
+    **options: Any,
+) -> Run:
+    """Algorithm 1, by whichever scheme the data ask for."""
+    if layout.has_covariates:
+        (covariates,) = data.covariates
+        return run_per_observation(
+            model, layout, key, theta, covariates, buffer, limit, **options
+        )[0]
+    return run_shared(model, layout, key, theta, buffer, limit, **options)
+
+
+class AugmentedSampler:
+    """Algorithm 2 with a kernel that moves theta2 given X and Y (NUTS, HMC, RandomWalk)."""
+
+    redraws = True
+
+    def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
+        self.model, self.layout, self.kernel = model, layout, kernel
+        self.adapts = kernel.adapts
+        self.kernel_name = repr(kernel)
+        self._log_joint = log_joint(model, layout)
+        self._record = jax.jit(self.record)
+
+    def start(self, key: jax.Array, data: Observed, budget: int) -> State:
+        """A place where the model accepts, with a first Y."""
+        theta, rejected = find_start(self.model, self.layout, key, data, budget)
+        position, exact = self.model.prior.split(theta)
+        points = self.layout.n + int(rejected.count)
+        step_size = self.kernel.first_step_size(points, self.model.prior.size)
+        return State(position, exact, rejected, first_tuning(position.shape[0], step_size))
+
+    def step(self, key: jax.Array, state: State, stage: Stage, data: Observed) -> tuple[State, Info]:
+        """One sweep."""
+        key_pair, key_kernel = jax.random.split(key)
+        drawn, attempts, gave_up, run_status, worst = self._draw_pairs(key_pair, state, stage, data)
+        broken = jnp.isnan(worst.log_accept) | (worst.log_accept > LARGEST_LOG_ACCEPT)
+        status = jnp.where(broken, BROKEN, run_status)
+
+        def log_density(position: jax.Array) -> jax.Array:
+            theta = self.model.prior.constrain(position, drawn.exact)
+            prior = self.model.prior.log_density(position, drawn.exact)
+            return prior + self._log_joint(theta, data, drawn.rejected)
+
+        if self.model.prior.size:
+            position, stats = self.kernel.step(
+                key_kernel, state.position, log_density, state.tuning
+            )
+            tuning = state.tuning
+            if self.kernel.adapts:
+                tuning = tuned(
+                    tuning,
+                    stage,
+                    position,
+                    stats["acceptance_rate"],
+                    self.kernel.target_acceptance,
+                )
+        else:  # every parameter has an exact update
+            position, tuning, stats = state.position, state.tuning, {}
+        moved = State(position, drawn.exact, drawn.rejected, tuning)
+        fine = status == OK
+        # On trouble everything but Y is put back here; _draw_pairs has put Y back already.
+        kept = jax.tree.map(
+            lambda new, old: jnp.where(fine, new, old),
+            moved._replace(rejected=None),
+            state._replace(rejected=None),
+        )
+        stats = {
+            "rejected": drawn.rejected.count,
+            "attempts": attempts,
+            "gave_up": gave_up,
+            **stats,
+        }
+        return kept._replace(rejected=drawn.rejected), Info(stats, status, worst)
+
+    def _draw_pairs(self, key: jax.Array, state: State, stage: Stage, data: Observed) -> tuple:
+        """Draw (theta1, Y), block by block of theta1; Y alone where there is none.
+
+        Each block of theta1 needs its own pair under a budget: a chain of block updates followed
+        by one redraw of Y would not be an exact draw. Without a budget Y is needed once only.
+        """
+        updates = list(self.model.exact_updates.values()) or [None]
+        over, status = jnp.array(False), jnp.int32(OK)
+        worst, held = None, state
+        for index, update in enumerate(updates):
+            last = index == len(updates) - 1
+            attempts = self._attempt(
+                jax.random.fold_in(key, index),
+                held,
+                update,
+                stage.budget,
+                data,
+                skip_rejections=jnp.array(False) if last else ~stage.restricted,
+            )
+            run = attempts.run
+            capacity = capacity_of(self.layout, state.rejected)
+            full = ~attempts.over & (run.rejected.count > capacity)
+            status = jnp.where(full, FULL, status)
+            worst = run.worst if worst is None else merge_worst(worst, run.worst)
+            count, over = attempts.count, over | attempts.over
+            success = ~attempts.over & (status == OK)
+            new = (attempts.exact, run.rejected)
+            old = (held.exact, held.rejected)
+            exact, rejected = lax.cond(success, lambda n, o: n, lambda n, o: o, new, old)
+            held = held._replace(exact=exact, rejected=rejected)
+        # A step that is not OK keeps the state from before it, Y included.
+        rejected = held.rejected
+        if len(updates) > 1:
+            rejected = lax.cond(
+                status == OK, lambda n, o: n, lambda n, o: o, held.rejected, state.rejected
+            )
+        return held._replace(rejected=rejected), count, over, status, worst
+
+    def _attempt(
+        self,
+        key: jax.Array,
+        held: State,
+        update: Any,
+        budget: jax.Array,
+        data: Observed,
+        skip_rejections: jax.Array,
+    ) -> Attempts:
+        """Draw one block of theta1 and Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
+        model, layout = self.model, self.layout
+
+        def try_once(attempts: Attempts) -> Attempts:
+            key_exact, key_y = jax.random.split(jax.random.fold_in(key, attempts.count))
+            exact = held.exact
+            if update is not None:
+                theta = model.prior.constrain(held.position, exact)
+                exact = {**exact, **self._exact_draw(update, key_exact, theta, data)}
+            theta = model.prior.constrain(held.position, exact)
+            limit = jnp.where(skip_rejections, -1, budget)
+            run = run_algorithm_1(
+                model, layout, key_y, theta, data, attempts.run.rejected, limit
+            )
+            over = (run.rejected.count > budget) & ~skip_rejections
+            return Attempts(attempts.count + 1, exact, run, over)
+
+        like = jax.tree.map(lambda a: a[0], held.rejected.points)
+        scratch = empty_rejected(layout, like, capacity_of(layout, held.rejected))
+        blank = Run(scratch, jnp.int32(0), None, no_worst(like))
+        start = Attempts(jnp.int32(0), held.exact, blank, jnp.array(True))
+        return lax.while_loop(
+            lambda a: a.over & (a.count < MOST_ATTEMPTS), try_once, start
+        )
+
+    def _exact_draw(self, update: Any, key: jax.Array, theta: Theta, data: Observed) -> Theta:
+        points = jax.tree.map(lambda a: a[: self.layout.n], data.points)
+        new = update(key, theta, points)
+        return {name: jnp.asarray(value, theta[name].dtype) for name, value in new.items()}
+
+    def record(self, state: State) -> dict[str, jax.Array]:
+        """theta with its deterministic sites."""
+        return self.model.prior.constrain(state.position, state.exact)
+
+    def capacity(self, state: State) -> int:
+        """Rows of the buffer of rejected points."""
+        return capacity_of(self.layout, state.rejected)
+
+    def rejected(self, state: State) -> int:
+        """|Y|."""
+        return int(state.rejected.count)
+
+    def row_bytes(self, state: State) -> int:
+        """Bytes for one more rejected point: the held buffer and the scratch buffer."""
+        rows = jax.tree.leaves((state.rejected.points, state.rejected.owner))
+        return 2 * sum(int(np.prod(a.shape[1:])) * a.dtype.itemsize for a in rows)
+
+    def resized(self, state: State, capacity: int) -> State:
+        """More room, same content."""
+        wanted = self.layout.capacity(capacity) + self.layout.block + 1
+
+        def grow(a: jax.Array) -> jax.Array:
+            extra = max(0, wanted - a.shape[0])
+            return jnp.concatenate([a, jnp.zeros((extra, *a.shape[1:]), a.dtype)])
+
+        points, owner = jax.tree.map(grow, (state.rejected.points, state.rejected.owner))
+        return state._replace(rejected=state.rejected._replace(points=points, owner=owner))
+
+    def explain(self, state: State, evidence: Any) -> Exception:
+        """log_accept was NaN or above 0."""
+        theta = self.model.prior.constrain(state.position, state.exact)
+        return broken_promise(theta, evidence.point, float(evidence.log_accept))
+
+    def inspect(self, state: State, data: Observed) -> None:
+        """log_accept at the observations, at this state (once for all where it is fixed)."""
+        if not self.model.window_is_fixed:
+            inspect_observations(self.model, self.layout, self._record(state), data)
+
