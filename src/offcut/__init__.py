@@ -71,7 +71,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'offcut' has no attribute {name!r}")
     module = import_module(home)
-    value = module if home == f"offcut.{name}" and not hasattr(module, name) else getattr(module, name)
+    value = getattr(module, name, module)  # plots and errors are modules themselves
     globals()[name] = value
     return value
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from offcut.augmentation.algorithm1 import run_algorithm_1
 from offcut.augmentation.joint import Observed, pad_rows
 from offcut.augmentation.layout import MOST_REJECTED, Layout, empty_rejected
 from offcut.errors import ModelError, SettingsError, StartError
@@ -17,7 +18,6 @@ from offcut.observations import _as_arrays, _point_like, _rows
 from offcut.precision import in_float64
 from offcut.promises import LARGEST_LOG_ACCEPT, broken_promise, shown
 from offcut.start import PATIENCE
-from offcut.sweep import run_algorithm_1
 
 
 @in_float64
@@ -72,17 +72,21 @@ def augment(
     program = model.programs.get(("augment", layout))
     if program is None:
 
-        def run(key: Any, theta: Any, data: Any, buffer: Any, limit: Any) -> Any:
+        def whole_run(key: Any, theta: Any, data: Any, buffer: Any, limit: Any) -> Any:
             return run_algorithm_1(
                 model, layout, key, theta, data, buffer, limit, keep_accepted=True
             )
 
-        program = model.programs[("augment", layout)] = jax.jit(run)
+        program = model.programs[("augment", layout)] = jax.jit(whole_run)
     data = Observed(None, pad_rows(trees, layout.chunk))
     capacity = layout.capacity(4 * n)
     while True:
         run = program(
-            as_key(key), theta, data, empty_rejected(layout, like, capacity), jnp.int32(MOST_REJECTED)
+            as_key(key),
+            theta,
+            data,
+            empty_rejected(layout, like, capacity),
+            jnp.int32(MOST_REJECTED),
         )
         worst = float(run.worst.log_accept)
         if np.isnan(worst) or worst > LARGEST_LOG_ACCEPT:

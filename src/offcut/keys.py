@@ -9,6 +9,8 @@ random numbers are the largest single cost of a sweep. Algorithm: Salmon, Moraes
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -22,6 +24,7 @@ _PARITY = np.uint32(0x1BD11BDA)
 _WIDTHS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
+@partial(jax.jit, inline=True)
 def _threefry(key: jax.Array, high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Hash the counter (high, low) under a two-word key: five groups of four rounds."""
     schedule = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
@@ -70,7 +73,7 @@ _IMPLEMENTATION = define_prng_impl(
     seed=_seed,
     split=_split,
     random_bits=_random_bits,
-    fold_in=_fold_in,
+    fold_in=_fold_in,  # type: ignore[arg-type] # data may be traced
     name="offcut_threefry2x32",
     tag="off",
 )
@@ -94,3 +97,21 @@ def as_key(key: Any) -> jax.Array:
         f"key must be an integer seed or a JAX random key, got {type(key).__name__}; "
         "make one with jax.random.key(0)"
     )
+
+
+def with_native_fallback(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """``draw(key, ...)``, called with JAX's own key type where it insists on that.
+
+    A few of JAX's samplers (Poisson among them) refuse any other implementation, although the
+    bits are the same. The refusal comes while tracing, so nothing is lost by trying.
+    """
+
+    @wraps(draw)
+    def call(key: jax.Array, *arguments: Any) -> Any:
+        try:
+            return draw(key, *arguments)
+        except NotImplementedError:
+            native = jax.random.wrap_key_data(jax.random.key_data(key), impl="threefry2x32")
+            return draw(native, *arguments)
+
+    return call

@@ -5,6 +5,8 @@ Everything that can be wrong with the data is found here, before any sampling, a
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +15,7 @@ import numpy as np
 
 from offcut.augmentation.joint import Observed, pad_rows
 from offcut.augmentation.layout import Layout
-from offcut.errors import DataError, ModelError
+from offcut.errors import DataError, ModelError, OffcutError
 from offcut.models.rejection import RejectionModel
 
 
@@ -36,10 +38,13 @@ def observe(
     points = _matched(points, like)
     _check_scalars(model, like, covariate_trees)
     size = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(like))
-    layout = Layout.of(n, size, covariates is not None)
+    layout = Layout.of(n, size, covariates is not None, len(model.exact_updates))
+    _check_exact_updates(model, points)
     named = _named(points, "x")
     if covariates is not None:
-        named |= _named(jax.tree.map(np.asarray, covariate_trees[0]), "covariate")
+        beside = _named(jax.tree.map(np.asarray, covariate_trees[0]), "covariate")
+        named |= {f"covariate_{k}" if k in named else k: values for k, values in beside.items()}
+    _check_names(model, named)
     observed = Observed(
         pad_rows(jax.tree.map(jnp.asarray, points), layout.chunk),
         pad_rows(covariate_trees, layout.chunk),
@@ -54,20 +59,28 @@ def _as_arrays(tree: Any, what: str) -> Any:
     if isinstance(tree, tuple):
         parts = [_as_arrays(value, f"{what}[{i}]") for i, value in enumerate(tree)]
         return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    if tree is None:
+        raise DataError(f"{what} is None; give an array with a row for each observation")
+    if np.ma.is_masked(tree):
+        raise DataError(
+            f"{what} has {int(np.ma.getmaskarray(tree).sum())} masked values; remove these rows: "
+            "a value that was not recorded is not an observation"
+        )
     try:
         array = np.asarray(tree)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{what} cannot be read as an array of numbers: {error}") from error
-    if array.dtype == object:
-        try:
+        raise DataError(
+            f"{what} cannot be read as an array of numbers ({error}); give one row of the same "
+            "length for each observation"
+        ) from error
+    if array.dtype == object and not any(isinstance(value, str | bytes) for value in array.flat):
+        with contextlib.suppress(TypeError, ValueError):
             array = array.astype(float)
-        except (TypeError, ValueError):
-            pass
     if array.dtype.kind not in "fiub":
         example = array.ravel()[0] if array.size else ""
         raise DataError(
-            f"{what} must be numbers, got {array.dtype} (first value {example!r}); convert text "
-            "columns to numbers or leave them out"
+            f"{what} must be real numbers, got {array.dtype} (first value {str(example)!r}); "
+            "convert such columns to numbers or leave them out"
         )
     if array.dtype.kind == "f":
         array = array.astype(np.float64)
@@ -88,7 +101,10 @@ def _rows(tree: Any, what: str) -> int:
         raise DataError(f"{what} is empty: at least one observation is needed")
     for leaf in leaves:
         if leaf.ndim == 0:
-            raise DataError(f"{what} must have a row for each observation, got the number {leaf}")
+            raise DataError(
+                f"{what} must have a row for each observation, got the number {leaf}; give a "
+                "list or an array (the parts of a dict or tuple are arrays, too)"
+            )
     rows = {leaf.shape[0] for leaf in leaves}
     if len(rows) > 1:
         raise DataError(f"the parts of {what} have different numbers of rows: {sorted(rows)}")
@@ -105,28 +121,46 @@ def _point_like(model: RejectionModel, covariates: tuple) -> Any:
     def propose(key: jax.Array) -> Any:
         return model.propose(key, model.prior.sample(key), *first)
 
+    return _traced(model, "propose (or base)", propose, jax.random.key(0), bool(covariates))
+
+
+def _traced(
+    model: RejectionModel, name: str, function: Callable[..., Any], argument: Any, covariates: bool
+) -> Any:
+    """Shapes of what a function of the user returns; its errors in the user's terms."""
     try:
-        return jax.eval_shape(propose, jax.random.key(0))
-    except TypeError as error:
+        return jax.eval_shape(function, argument)
+    except OffcutError:
+        raise
+    except KeyError as error:
+        names = sorted([*model.prior.shapes, *model.prior.deterministic])
+        raise ModelError(f"{name} asks for {error}, but theta has {names}") from error
+    except (jax.errors.TracerBoolConversionError, jax.errors.TracerArrayConversionError) as error:
+        raise ModelError(
+            f"{name} cannot be compiled: it decides by the value of a JAX array (if, and, or, not, "
+            "0 < x < 1) or hands one to NumPy; use & | ~ with parentheses, jax.numpy.where, and "
+            "jax.numpy in place of numpy"
+        ) from error
+    except Exception as error:
+        said = next(iter(str(error).splitlines()), "")
         hint = (
             "with covariates every function of the model takes the covariate as its last argument"
             if covariates
             else "without covariates= no function of the model gets one"
         )
-        raise ModelError(f"propose (or base) could not be called: {error}; {hint}") from error
-    except KeyError as error:
+        hint = f"; {hint}" if isinstance(error, TypeError) else ""
         raise ModelError(
-            f"propose (or base) asks for theta[{error}], but the prior has {sorted(model.prior.shapes)}"
+            f"{name} fails for one point: {type(error).__name__}: {said}{hint}"
         ) from error
 
 
 def _matched(points: Any, like: Any) -> Any:
     """The data in the shape and dtype of proposals, or an error that shows both."""
     have, want = jax.tree.structure(points), jax.tree.structure(like)
-    if have != want:
+    if have != want:  # type: ignore[operator]
         raise DataError(
-            f"data have the structure {have}, proposals {want}: give the data in the form that "
-            "propose returns"
+            f"data have the structure {_form(have)}, proposals {_form(want)} (* is an array): "
+            "give the data in the form that propose returns"
         )
 
     def match(array: np.ndarray, shape: jax.ShapeDtypeStruct) -> np.ndarray:
@@ -135,9 +169,9 @@ def _matched(points: Any, like: Any) -> Any:
                 f"one observation has shape {array.shape[1:]}, one proposal {shape.shape} "
                 f"(data have shape {array.shape}): the first axis counts observations"
             )
-        if np.issubdtype(shape.dtype, np.integer) and array.dtype.kind == "f":
-            if not np.array_equal(array, np.round(array)):
-                raise DataError("proposals are integers, but the data have fractional values")
+        rounded = np.issubdtype(shape.dtype, np.integer) and array.dtype.kind == "f"
+        if rounded and not np.array_equal(array, np.round(array)):
+            raise DataError("proposals are integers, but the data have fractional values")
         return array.astype(shape.dtype)
 
     return jax.tree.map(match, points, like)
@@ -154,27 +188,59 @@ def _check_scalars(model: RejectionModel, like: Any, covariates: tuple) -> None:
         def call(point: Any, function: Any = function) -> Any:
             return function(model.prior.sample(jax.random.key(0)), point, *first)
 
-        try:
-            result = jax.eval_shape(call, like)
-        except KeyError as error:
-            raise ModelError(
-                f"{name} asks for theta[{error}], but the prior has {sorted(model.prior.shapes)}"
-            ) from error
+        said = "log_accept (or inside)" if name == "log_accept" else name
+        result = _traced(model, said, call, like, bool(covariates))
         shape = getattr(result, "shape", None)
         if shape != ():
             raise ModelError(
-                f"{name} must return one number for one point, got shape {shape}; sum over the "
-                "point's own axes (for a base distribution: .to_event(1))"
+                f"{said} must return one number for one point, got "
+                f"{type(result).__name__ if shape is None else f'shape {shape}'}; sum over the "
+                "point's own axes, or use jax.numpy.all in a window (for a base distribution: "
+                ".to_event(1))"
             )
 
 
-def _named(tree: Any, name: str) -> dict[str, np.ndarray]:
+def _form(structure: Any) -> str:
+    return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
+
+
+def _check_exact_updates(model: RejectionModel, points: Any) -> None:
+    """Each exact update gives a dict of the parameters it was declared for."""
+    for names, function in model.exact_updates.items():
+
+        def call(points: Any, function: Any = function) -> Any:
+            key = jax.random.key(0)
+            return function(key, model.prior.sample(key), points)
+
+        said = f"the exact update of {', '.join(names)}"
+        result = _traced(model, said, call, points, False)
+        if not isinstance(result, dict) or set(result) != set(names):
+            came = sorted(result) if isinstance(result, dict) else type(result).__name__
+            raise ModelError(f"{said} must return a dict with {sorted(names)}, got {came}")
+
+
+def _check_names(model: RejectionModel, observed: dict[str, np.ndarray]) -> None:
+    """Names that the result can hold."""
+    parameters = (*model.prior.shapes, *model.prior.deterministic)
+    for what, names, taken in (
+        ("parameter", parameters, ("chain", "draw")),
+        ("part of the data", observed, ("observation",)),
+    ):
+        for name in names:
+            if name in taken or "/" in name:
+                raise ModelError(
+                    f"no {what} may be called {name!r}: the result has an axis of that name, or "
+                    "reads / as a path; rename it"
+                )
+
+
+def _named(tree: Any, name: str, inner: bool = False) -> dict[str, np.ndarray]:
     """Leaves with names: dict keys where there are some, else ``name`` with a number."""
     if isinstance(tree, dict):
-        return {
-            inner: leaf for key, value in tree.items() for inner, leaf in _named(value, key).items()
-        }
+        before = f"{name}_" if inner else ""
+        parts = [_named(value, f"{before}{key}", True) for key, value in tree.items()]
+        return {label: leaf for part in parts for label, leaf in part.items()}
     if isinstance(tree, tuple):
-        parts = [_named(value, f"{name}_{i}") for i, value in enumerate(tree)]
-        return {inner: leaf for part in parts for inner, leaf in part.items()}
+        parts = [_named(value, f"{name}_{i}", True) for i, value in enumerate(tree)]
+        return {label: leaf for part in parts for label, leaf in part.items()}
     return {name: np.asarray(tree)}

@@ -27,7 +27,9 @@ from offcut.errors import ModelError
 Theta = dict[str, Any]
 
 
-def _as_numpyro_model(prior: Mapping[str, dist.Distribution] | Callable[[], Any]) -> Callable[[], Any]:
+def _as_numpyro_model(
+    prior: Mapping[str, dist.Distribution] | Callable[[], Any],
+) -> Callable[[], Any]:
     if isinstance(prior, Mapping):
         for name, distribution in prior.items():
             if not isinstance(name, str):
@@ -75,6 +77,10 @@ class Prior:
             raise ModelError(
                 f"the prior could not be run: {error}. A NumPyro model given as prior takes no "
                 "arguments; covariates go to the base, proposal and acceptance functions instead"
+            ) from error
+        except ValueError as error:
+            raise ModelError(
+                f"the prior could not be run: {error}. Check the parameters of its distributions"
             ) from error
         latent: dict[str, Any] = {}
         deterministic = []

@@ -48,9 +48,9 @@ def log_accept_at_observations(
     program = model.programs.setdefault(
         ("log_accept", layout),
         jax.jit(
-            lambda theta, data: jax.vmap(
-                model.inside_at, (None, 0, *[0] * len(data.covariates))
-            )(theta, data.points, *data.covariates)
+            lambda theta, data: jax.vmap(model.inside_at, (None, 0, *[0] * len(data.covariates)))(
+                theta, data.points, *data.covariates
+            )
         ),
     )
     return np.asarray(program(theta, data))[: layout.n]

@@ -153,7 +153,7 @@ def prepare(
             f"another model of this library, got {type(model).__name__}"
         )
     kernel = NUTS() if kernel is None else kernel
-    if not hasattr(kernel, "given_rejections"):
+    if isinstance(kernel, type) or not hasattr(kernel, "given_rejections"):
         named = "offcut.NUTS(), HMC(), RandomWalk(), Exchange() or PseudoMarginal()"
         hint = " (an instance, with parentheses)" if isinstance(kernel, type) else ""
         raise SettingsError(f"kernel must be one of {named}{hint}, got {kernel!r}")
@@ -219,7 +219,10 @@ def model_digest(model: Any, arrays: Any) -> str:
 def _whole(name: str, value: object, least: int, most: int = 10**9) -> int:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or not least <= int(value) <= most:  # type: ignore[call-overload]
-        raise SettingsError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        allowed = f" of at least {least}" if least >= 0 else ""
+        if whole and int(value) > most:  # type: ignore[call-overload]
+            allowed = f" of at most {most:,}"
+        raise SettingsError(f"{name} must be a whole number{allowed}, got {value!r}")
     return int(value)  # type: ignore[call-overload]
 
 

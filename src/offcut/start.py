@@ -15,12 +15,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from offcut.augmentation.algorithm1 import run_algorithm_1
 from offcut.augmentation.joint import Observed
-from offcut.augmentation.layout import MOST_REJECTED, Layout, Rejected, empty_rejected
+from offcut.augmentation.layout import Layout, Rejected, empty_rejected
+from offcut.augmentation.shared import Run
 from offcut.errors import StartError
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
-from offcut.promises import broken_promise, finite_sum, inspect_observations, shown
+from offcut.promises import (
+    LARGEST_LOG_ACCEPT,
+    broken_promise,
+    finite_sum,
+    inspect_observations,
+    shown,
+)
 
 CANDIDATES = 16
 CLIMB_STEPS = 200
@@ -38,15 +46,13 @@ def find_start(
     program = model.programs.get(("climb", layout))
     if program is None:
         program = model.programs[("climb", layout)] = jax.jit(_climb(model, layout))
-    positions, exacts, score, naive, prior_ok = program(key_climb, data)
+    position, exact, score, prior_ok = program(key_climb, data)
     if not np.isfinite(score):
-        raise _no_support(model, layout, positions, exacts, data, bool(np.any(prior_ok)), naive)
-    exact = jax.tree.map(lambda a: a, exacts)
+        raise _no_support(model, layout, position, exact, data, bool(np.any(prior_ok)))
     limit = min(budget, max(PATIENCE, 100 * layout.n))
-    report = None
     for attempt, shake in enumerate(SHAKES):
-        noise = jax.random.normal(jax.random.fold_in(key_shake, attempt), positions.shape)
-        theta = model.prior.constrain(positions + shake * noise, exact)
+        noise = jax.random.normal(jax.random.fold_in(key_shake, attempt), position.shape)
+        theta = model.prior.constrain(position + shake * noise, exact)
         if attempt == 0:
             inspect_observations(model, layout, theta, data)
         accepted, rejected = first_rejections(
@@ -54,8 +60,12 @@ def find_start(
         )
         if rejected is not None:
             return theta, rejected
-        report = theta, accepted
-    raise _nothing_accepted(*report, limit, budget, layout)
+    if limit < PATIENCE:  # would more room have been enough?
+        limit = PATIENCE
+        accepted, needed = first_count(model, layout, key_run, theta, data, limit)
+        if needed is not None:
+            raise _too_small(theta, needed, budget)
+    raise _nothing_accepted(theta, accepted, limit, layout)
 
 
 def first_rejections(
@@ -71,36 +81,62 @@ def first_rejections(
 
     Returns how many were accepted in the last attempt, and Y (None where every attempt failed).
     """
-    from offcut.sweep import run_algorithm_1
-
-    program = model.programs.get(("run", layout))
-    if program is None:
-
-        def run(key: Any, theta: Theta, data: Observed, buffer: Rejected, limit: Any) -> Any:
-            return run_algorithm_1(model, layout, key, theta, data, buffer, limit)
-
-        program = model.programs[("run", layout)] = jax.jit(run)
-    like = jax.tree.map(lambda a: a[0], data.points)
     capacity = layout.capacity(2 * layout.n)
     accepted = 0
     for attempt in range(attempts):
         own_key = jax.random.fold_in(key, attempt)
-        while True:
-            buffer = empty_rejected(layout, like, capacity)
-            run = program(own_key, theta, data, buffer, jnp.int32(limit))
-            worst = float(run.worst.log_accept)
-            if np.isnan(worst) or worst > 1e-8:
-                raise broken_promise(theta, run.worst.point, worst)
-            count = int(run.rejected.count)
-            if count <= capacity or count > limit:
-                break
-            capacity = layout.capacity(min(8 * capacity, limit + layout.chunk))
-        accepted = int(run.accepted)
+        run = _run_from_host(model, layout, own_key, theta, data, limit, capacity)
+        count = int(run.rejected.count)
+        if capacity < count <= limit:
+            # Each capacity is compiled anew, so count first and then make room once.
+            accepted, needed = first_count(model, layout, own_key, theta, data, limit)
+            count = limit + 1 if needed is None else needed
+            if needed is not None:
+                capacity = layout.capacity(2 ** int(np.ceil(np.log2(needed))))
+                run = _run_from_host(model, layout, own_key, theta, data, limit, capacity)
+        else:
+            accepted = int(run.accepted)
         if count <= limit:
             return accepted, run.rejected
         if accepted * 20 * attempts < layout.n:  # hopeless: do not try twenty times
             break
     return accepted, None
+
+
+def first_count(
+    model: RejectionModel, layout: Layout, key: jax.Array, theta: Theta, data: Observed, limit: int
+) -> tuple[int, int | None]:
+    """How many Algorithm 1 accepts, and |Y| (None where it exceeds the limit); Y is not kept."""
+    run = _run_from_host(model, layout, key, theta, data, limit, layout.chunk, store=False)
+    count = int(run.rejected.count)
+    return int(run.accepted), count if count <= limit else None
+
+
+def _run_from_host(
+    model: RejectionModel,
+    layout: Layout,
+    key: jax.Array,
+    theta: Theta,
+    data: Observed,
+    limit: int,
+    capacity: int,
+    store: bool = True,
+) -> Run:
+    """One compiled run of Algorithm 1; an error where log_accept breaks its promise."""
+    program = model.programs.get(("run", layout, store))
+    if program is None:
+
+        def run(key: Any, theta: Theta, data: Observed, buffer: Rejected, limit: Any) -> Run:
+            return run_algorithm_1(model, layout, key, theta, data, buffer, limit, store=store)
+
+        program = model.programs[("run", layout, store)] = jax.jit(run)
+    like = jax.tree.map(lambda a: a[0], data.points)
+    buffer = empty_rejected(layout, like, capacity)
+    done = program(key, theta, data, buffer, jnp.int32(limit))
+    worst = float(done.worst.log_accept)
+    if np.isnan(worst) or worst > LARGEST_LOG_ACCEPT:
+        raise broken_promise(theta, done.worst.point, worst)
+    return done
 
 
 def _climb(model: RejectionModel, layout: Layout) -> Any:
@@ -132,7 +168,7 @@ def _climb(model: RejectionModel, layout: Layout) -> Any:
         best = jnp.argmax(scores)
         position, exact = jax.tree.map(lambda a: a[best], (positions, exacts))
         if not prior.size:
-            return position, exact, scores[best], scores, prior_ok
+            return position, exact, scores[best], prior_ok
 
         optimiser = optax.adam(0.05)
 
@@ -148,7 +184,7 @@ def _climb(model: RejectionModel, layout: Layout) -> Any:
 
         carry = (position, optimiser.init(position), position, scores[best])
         _, _, position, score = jax.lax.fori_loop(0, CLIMB_STEPS, ascend, carry)
-        return position, exact, score, scores, prior_ok
+        return position, exact, score, prior_ok
 
     return climb
 
@@ -160,7 +196,6 @@ def _no_support(
     exact: Theta,
     data: Observed,
     prior_ok: bool,
-    scores: jax.Array,
 ) -> Exception:
     theta = model.prior.constrain(position, exact)
     if not prior_ok:
@@ -180,17 +215,15 @@ def _no_support(
     )
 
 
-def _nothing_accepted(
-    theta: Theta, accepted: int, limit: int, budget: int, layout: Layout
-) -> StartError:
-    if budget < min(MOST_REJECTED, PATIENCE) and accepted > 0:
-        expected = limit * layout.n / max(accepted, 1)
-        return StartError(
-            f"budget={budget} is too small: at the start theta={shown(theta)} only {accepted} of "
-            f"the {layout.n} acceptances needed came before {limit} rejections, so about "
-            f"{expected:.3g} rejections are to be expected; raise the budget, or use "
-            'budget="auto"'
-        )
+def _too_small(theta: Theta, needed: int, budget: int) -> StartError:
+    return StartError(
+        f'a budget of {budget:,} rejections (with "auto": the room in warm-up) is too small: at '
+        f"the start theta={shown(theta)} a sweep needs about {needed:,}. Raise the budget well "
+        "above that, or tighten the prior so that more proposals are accepted"
+    )
+
+
+def _nothing_accepted(theta: Theta, accepted: int, limit: int, layout: Layout) -> StartError:
     return StartError(
         f"at the start theta={shown(theta)} only {accepted} of {layout.n} needed acceptances "
         f"came from more than {limit:,} proposals. The model proposes almost nothing that it "

@@ -18,11 +18,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from offcut.augmentation.algorithm1 import run_algorithm_1
 from offcut.augmentation.joint import Observed, log_joint
-from offcut.augmentation.layout import Layout, Rejected, capacity_of, empty_rejected
-from offcut.augmentation.per_observation import run_per_observation
-from offcut.augmentation.shared import Run, merge_worst, no_worst, run_shared
-from offcut.kernels.tuning import Tuning, first_tuning, tuned
+from offcut.augmentation.layout import (
+    Layout,
+    Rejected,
+    capacity_of,
+    resized_rejected,
+    spare_section,
+)
+from offcut.augmentation.shared import Run, merge_worst, no_worst
+from offcut.kernels.tuning import Tuning, tuned
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 from offcut.promises import LARGEST_LOG_ACCEPT, broken_promise, inspect_observations
@@ -45,29 +51,10 @@ class State(NamedTuple):
 class Attempts(NamedTuple):
     """The loop over attempts."""
 
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment] # not the method of tuple
     exact: Theta
     run: Run
     over: jax.Array  # more rejections than the budget allows: try again
-
-
-def run_algorithm_1(
-    model: RejectionModel,
-    layout: Layout,
-    key: jax.Array,
-    theta: Theta,
-    data: Observed,
-    buffer: Rejected,
-    limit: jax.Array,
-    **options: Any,
-) -> Run:
-    """Algorithm 1, by whichever scheme the data ask for."""
-    if layout.has_covariates:
-        (covariates,) = data.covariates
-        return run_per_observation(
-            model, layout, key, theta, covariates, buffer, limit, **options
-        )[0]
-    return run_shared(model, layout, key, theta, buffer, limit, **options)
 
 
 class AugmentedSampler:
@@ -87,10 +74,18 @@ class AugmentedSampler:
         theta, rejected = find_start(self.model, self.layout, key, data, budget)
         position, exact = self.model.prior.split(theta)
         points = self.layout.n + int(rejected.count)
-        step_size = self.kernel.first_step_size(points, self.model.prior.size)
-        return State(position, exact, rejected, first_tuning(position.shape[0], step_size))
+        tuning = self.kernel.first_tuning(points, position.shape[0])
+        return State(position, exact, rejected, tuning)
 
-    def step(self, key: jax.Array, state: State, stage: Stage, data: Observed) -> tuple[State, Info]:
+    def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
+        """The state at theta with a Y drawn from the model (for the invariance test)."""
+        position, exact = self.model.prior.split(theta)
+        tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
+        return State(position, exact, rejected, tuning)
+
+    def step(
+        self, key: jax.Array, state: State, stage: Stage, data: Observed
+    ) -> tuple[State, Info]:
         """One sweep."""
         key_pair, key_kernel = jax.random.split(key)
         drawn, attempts, gave_up, run_status, worst = self._draw_pairs(key_pair, state, stage, data)
@@ -112,7 +107,7 @@ class AugmentedSampler:
                     tuning,
                     stage,
                     position,
-                    stats["acceptance_rate"],
+                    jnp.nan_to_num(stats["acceptance_rate"], nan=0.0),
                     self.kernel.target_acceptance,
                 )
         else:  # every parameter has an exact update
@@ -122,8 +117,8 @@ class AugmentedSampler:
         # On trouble everything but Y is put back here; _draw_pairs has put Y back already.
         kept = jax.tree.map(
             lambda new, old: jnp.where(fine, new, old),
-            moved._replace(rejected=None),
-            state._replace(rejected=None),
+            moved._replace(rejected=None),  # type: ignore[arg-type]
+            state._replace(rejected=None),  # type: ignore[arg-type]
         )
         stats = {
             "rejected": drawn.rejected.count,
@@ -139,18 +134,15 @@ class AugmentedSampler:
         Each block of theta1 needs its own pair under a budget: a chain of block updates followed
         by one redraw of Y would not be an exact draw. Without a budget Y is needed once only.
         """
-        updates = list(self.model.exact_updates.values()) or [None]
+        updates: list[Any] = list(self.model.exact_updates.values()) or [None]
         over, status = jnp.array(False), jnp.int32(OK)
         worst, held = None, state
         for index, update in enumerate(updates):
             last = index == len(updates) - 1
+            skip = jnp.array(False) if last else ~stage.restricted
+            scratch = spare_section(self.layout, held.rejected, state.rejected)
             attempts = self._attempt(
-                jax.random.fold_in(key, index),
-                held,
-                update,
-                stage.budget,
-                data,
-                skip_rejections=jnp.array(False) if last else ~stage.restricted,
+                jax.random.fold_in(key, index), held, scratch, update, stage.budget, data, skip
             )
             run = attempts.run
             capacity = capacity_of(self.layout, state.rejected)
@@ -159,29 +151,39 @@ class AugmentedSampler:
             worst = run.worst if worst is None else merge_worst(worst, run.worst)
             count, over = attempts.count, over | attempts.over
             success = ~attempts.over & (status == OK)
-            new = (attempts.exact, run.rejected)
-            old = (held.exact, held.rejected)
-            exact, rejected = lax.cond(success, lambda n, o: n, lambda n, o: o, new, old)
-            held = held._replace(exact=exact, rejected=rejected)
-        # A step that is not OK keeps the state from before it, Y included.
-        rejected = held.rejected
-        if len(updates) > 1:
-            rejected = lax.cond(
-                status == OK, lambda n, o: n, lambda n, o: o, held.rejected, state.rejected
+            # The buffer holds both the old Y and the new one: choosing is a matter of integers.
+            exact = jax.tree.map(
+                lambda new, old, success=success: jnp.where(success, new, old),
+                attempts.exact,
+                held.exact,
             )
-        return held._replace(rejected=rejected), count, over, status, worst
+            drawn = success & ~skip
+            rejected = run.rejected._replace(
+                offset=jnp.where(drawn, run.rejected.offset, held.rejected.offset),
+                count=jnp.where(drawn, run.rejected.count, held.rejected.count),
+            )
+            held = held._replace(exact=exact, rejected=rejected)
+        # A step that is not OK hands back the Y from before it, which no attempt has touched.
+        fine = status == OK
+        rejected = held.rejected._replace(
+            offset=jnp.where(fine, held.rejected.offset, state.rejected.offset),
+            count=jnp.where(fine, held.rejected.count, state.rejected.count),
+        )
+        held = held._replace(rejected=rejected)
+        return held, count, over, status, worst
 
     def _attempt(
         self,
         key: jax.Array,
         held: State,
+        scratch: Rejected,
         update: Any,
         budget: jax.Array,
         data: Observed,
         skip_rejections: jax.Array,
     ) -> Attempts:
         """Draw one block of theta1 and Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
-        model, layout = self.model, self.layout
+        model = self.model
 
         def try_once(attempts: Attempts) -> Attempts:
             key_exact, key_y = jax.random.split(jax.random.fold_in(key, attempts.count))
@@ -191,19 +193,20 @@ class AugmentedSampler:
                 exact = {**exact, **self._exact_draw(update, key_exact, theta, data)}
             theta = model.prior.constrain(held.position, exact)
             limit = jnp.where(skip_rejections, -1, budget)
-            run = run_algorithm_1(
-                model, layout, key_y, theta, data, attempts.run.rejected, limit
-            )
+            run = self.run_sampler(key_y, theta, data, attempts.run.rejected, limit)
             over = (run.rejected.count > budget) & ~skip_rejections
             return Attempts(attempts.count + 1, exact, run, over)
 
         like = jax.tree.map(lambda a: a[0], held.rejected.points)
-        scratch = empty_rejected(layout, like, capacity_of(layout, held.rejected))
         blank = Run(scratch, jnp.int32(0), None, no_worst(like))
         start = Attempts(jnp.int32(0), held.exact, blank, jnp.array(True))
-        return lax.while_loop(
-            lambda a: a.over & (a.count < MOST_ATTEMPTS), try_once, start
-        )
+        return lax.while_loop(lambda a: a.over & (a.count < MOST_ATTEMPTS), try_once, start)
+
+    def run_sampler(
+        self, key: jax.Array, theta: Theta, data: Observed, buffer: Rejected, limit: jax.Array
+    ) -> Run:
+        """Algorithm 1 at theta."""
+        return run_algorithm_1(self.model, self.layout, key, theta, data, buffer, limit)
 
     def _exact_draw(self, update: Any, key: jax.Array, theta: Theta, data: Observed) -> Theta:
         points = jax.tree.map(lambda a: a[: self.layout.n], data.points)
@@ -223,20 +226,15 @@ class AugmentedSampler:
         return int(state.rejected.count)
 
     def row_bytes(self, state: State) -> int:
-        """Bytes for one more rejected point: the held buffer and the scratch buffer."""
+        """Bytes for one more rejected point, in all sections of the buffer."""
         rows = jax.tree.leaves((state.rejected.points, state.rejected.owner))
-        return 2 * sum(int(np.prod(a.shape[1:])) * a.dtype.itemsize for a in rows)
+        return self.layout.sections * sum(
+            int(np.prod(a.shape[1:])) * a.dtype.itemsize for a in rows
+        )
 
     def resized(self, state: State, capacity: int) -> State:
         """More room, same content."""
-        wanted = self.layout.capacity(capacity) + self.layout.block + 1
-
-        def grow(a: jax.Array) -> jax.Array:
-            extra = max(0, wanted - a.shape[0])
-            return jnp.concatenate([a, jnp.zeros((extra, *a.shape[1:]), a.dtype)])
-
-        points, owner = jax.tree.map(grow, (state.rejected.points, state.rejected.owner))
-        return state._replace(rejected=state.rejected._replace(points=points, owner=owner))
+        return state._replace(rejected=resized_rejected(self.layout, state.rejected, capacity))
 
     def explain(self, state: State, evidence: Any) -> Exception:
         """log_accept was NaN or above 0."""
@@ -247,4 +245,3 @@ class AugmentedSampler:
         """log_accept at the observations, at this state (once for all where it is fixed)."""
         if not self.model.window_is_fixed:
             inspect_observations(self.model, self.layout, self._record(state), data)
-

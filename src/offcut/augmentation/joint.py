@@ -46,7 +46,12 @@ def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]
             observed_point, theta, (observed.points, *observed.covariates), layout.n, layout.chunk
         )
         over_y = _chunked_sum(
-            rejected_point, theta, (rejected.points, rejected.owner), rejected.count, layout.chunk
+            rejected_point,
+            theta,
+            (rejected.points, rejected.owner),
+            rejected.count,
+            layout.chunk,
+            offset=rejected.offset,
         )
         return jax.tree.map(jnp.add, over_x, over_y)
 
@@ -92,19 +97,20 @@ def _chunked_sum(
     count: jax.Array | int,
     chunk: int,
     gradient: bool = True,
+    offset: jax.Array | int = 0,
 ) -> Any:
-    """Sum of ``point(theta, *row)`` over the first ``count`` rows, with its gradient in theta.
+    """Sum of ``point(theta, *row)`` over ``count`` rows from ``offset``, with its gradient.
 
-    Rows behind ``count`` are replaced by row 0 before anything is computed, so that neither
+    Rows behind the last are replaced by the first before anything is computed, so that neither
     values nor derivatives of leftovers can spoil the sum.
     """
-    first = jax.tree.map(lambda a: a[0], rows)
+    first = jax.tree.map(lambda a: a[offset], rows)
 
     def chunk_sum(theta: Theta, start: jax.Array) -> jax.Array:
         used = start + jnp.arange(chunk, dtype=jnp.int32) < count
 
         def take(a: jax.Array, spare: jax.Array) -> jax.Array:
-            part = lax.dynamic_slice_in_dim(a, start, chunk)
+            part = lax.dynamic_slice_in_dim(a, offset + start, chunk)
             return jnp.where(used.reshape(-1, *[1] * (part.ndim - 1)), part, spare)
 
         part = jax.tree.map(take, rows, first)

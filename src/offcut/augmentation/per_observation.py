@@ -22,8 +22,10 @@ from offcut.augmentation.layout import (
     capacity_of,
     exclusive_count,
     materialised,
+    section_rows,
+    write_rows,
 )
-from offcut.augmentation.shared import Run, no_worst, update_worst, write_rows
+from offcut.augmentation.shared import Run, no_worst, update_worst
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 
@@ -47,7 +49,7 @@ def run_per_observation(
     n, size = layout.n, layout.block
     capacity = capacity_of(layout, buffer)
     bound = jnp.minimum(limit, capacity if store else MOST_REJECTED).astype(jnp.int32)
-    trash = capacity + size
+    trash = buffer.offset + section_rows(layout, buffer) - 1
     like = jax.tree.map(lambda a: a[0], buffer.points)
     slot = jnp.arange(size, dtype=jnp.int32)
     kept = None
@@ -81,7 +83,8 @@ def run_per_observation(
         is_rejected = active & ~proposed.accepted & is_first
         is_accepted = accepted & is_first
         if store:
-            place = jnp.where(is_rejected, rejected + exclusive_count(is_rejected), trash)
+            row = buffer.offset + rejected + exclusive_count(is_rejected)
+            place = jnp.where(is_rejected, row, trash)
             points = write_rows(points, place, proposed.points)
             owner = owner.at[place].set(observation, mode="promise_in_bounds")
         if keep_accepted:
@@ -128,5 +131,6 @@ def run_per_observation(
     _, pending, rejected, _, tried, points, owner, kept, worst = carry
     if keep_accepted:
         kept = jax.tree.map(lambda a: a[:n], kept)
-    run = Run(Rejected(points, owner, rejected), jnp.int32(n) - pending, kept, worst)
+    held = buffer._replace(points=points, owner=owner, count=rejected)
+    run = Run(held, jnp.int32(n) - pending, kept, worst)
     return run, tried[:n]

@@ -19,6 +19,8 @@ from offcut.augmentation.layout import (
     capacity_of,
     exclusive_count,
     materialised,
+    section_rows,
+    write_rows,
 )
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
@@ -81,13 +83,14 @@ def run_shared(
 ) -> Run:
     """Propose until ``wanted`` (default n) are accepted or more than ``limit`` are rejected.
 
+    Rejections are written to the section of ``buffer`` that its offset points at.
     With ``store=False`` rejections are only counted, and the buffer's size does not matter.
     """
     size = layout.block
     wanted = jnp.int32(layout.n if wanted is None else wanted)
     capacity = capacity_of(layout, buffer)
     bound = jnp.minimum(limit, capacity if store else MOST_REJECTED).astype(jnp.int32)
-    trash = capacity + size
+    trash = buffer.offset + section_rows(layout, buffer) - 1
     like = jax.tree.map(lambda a: a[0], buffer.points)
     kept = None
     if keep_accepted:
@@ -109,7 +112,7 @@ def run_shared(
         if store:
             # Every proposal in time before this one was either accepted or rejected.
             earlier = jnp.arange(size, dtype=jnp.int32) - before
-            place = jnp.where(is_rejected, rejected + earlier, trash)
+            place = jnp.where(is_rejected, buffer.offset + rejected + earlier, trash)
             points = write_rows(points, place, proposed.points)
         if keep_accepted:
             place = jnp.where(is_accepted, accepted + before, layout.n)
@@ -127,11 +130,4 @@ def run_shared(
     _, accepted, rejected, points, kept, worst = lax.while_loop(unfinished, draw_block, start)
     if keep_accepted:
         kept = jax.tree.map(lambda a: a[: layout.n], kept)
-    return Run(Rejected(points, buffer.owner, rejected), accepted, kept, worst)
-
-
-def write_rows(buffer: Any, place: jax.Array, values: Any) -> Any:
-    """Scatter rows; all places are in bounds (unwanted rows go to the last one)."""
-    return jax.tree.map(
-        lambda b, v: b.at[place].set(v, mode="promise_in_bounds"), buffer, values
-    )
+    return Run(buffer._replace(points=points, count=rejected), accepted, kept, worst)

@@ -57,6 +57,7 @@ class CompiledBlock:
         return len(self._programs)
 
     def __call__(self, *arguments: Any) -> BlockResult:
+        """Run a block, compiling first where these shapes are new."""
         shapes = tuple((np.shape(a), a.dtype) for a in jax.tree.leaves(arguments))
         with self._lock:
             program = self._programs.get(shapes)

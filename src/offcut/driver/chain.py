@@ -59,6 +59,8 @@ class Chain:
         self._block, self._block_size = block, block_size
         self.phase_number, self.done = 0, 0
         self.rows: dict[str, np.ndarray] = {}
+        self._saved, self._last_save, self._began = 0, 0.0, time.monotonic()
+        self._pace, self._measured = 0.0, False  # seconds for a step; the first call compiles
         if store is not None:
             self._resume(store)
 
@@ -66,28 +68,31 @@ class Chain:
         saved = store.load(self.number)
         if saved is None:
             return
-        structure = jax.tree.structure(self.state)
-        leaves = jax.tree.leaves(self.state)
-        restored = [jnp.asarray(new, old.dtype) for new, old in zip(saved.state, leaves, strict=True)]
+        leaves, structure = jax.tree.flatten(self.state)
+        pairs = zip(saved.state, leaves, strict=True)
+        restored = [jnp.asarray(new, old.dtype) for new, old in pairs]
         self.state = jax.tree.unflatten(structure, restored)
         self.phase_number, self.done, self.rows = saved.phase, saved.done, saved.rows
 
     def begin(self, phase: Phase) -> None:
-        """Enter a phase, unless a checkpoint is in it already."""
+        """Enter a phase, unless a checkpoint is in it already or further on."""
         if self.phase_number < phase.number:
             self.phase_number, self.done, self.rows = phase.number, 0, {}
+        self._saved, self._last_save = self.done, time.monotonic()
+        if self.phase_number == phase.number:
+            self.progress.phase(self.number, phase.name, self.done, phase.steps)
 
-    def run(self, phase: Phase, stop: threading.Event) -> None:
-        """Do the steps of a phase that are not done yet; call it with x64 on."""
+    def run(self, phase: Phase, stop: threading.Event, turn: float) -> bool:
+        """Work on a phase that was begun for ``turn`` seconds; True once all its steps are done.
+
+        Call it with x64 on.
+        """
         if self.phase_number > phase.number:
-            return  # a checkpoint is further on
-        self.begin(phase)
-        self.progress.phase(self.number, phase.name, self.done, phase.steps)
-        saved, last_save = self.done, time.monotonic()
-        pace, measured = 0.0, False  # seconds for a step; the first call compiles, so it is no measure
+            return True  # a checkpoint is further on
+        until = time.monotonic() + turn
         key = jax.random.fold_in(self.key, phase.number + 1)
-        while self.done < phase.steps and not stop.is_set():
-            wanted = int(BLOCK_SECONDS / pace) if pace else 8
+        while self.done < phase.steps and not stop.is_set() and time.monotonic() < until:
+            wanted = int(BLOCK_SECONDS / self._pace) if self._pace else 8
             count = max(1, min(wanted, self._block_size, phase.steps - self.done))
             started = time.monotonic()
             stats = self._advance(phase, key, count)
@@ -95,19 +100,28 @@ class Chain:
             if stats is None:
                 continue  # the buffer has grown: the same step again
             steps = len(stats["rejected"])
-            pace = seconds / max(steps, 1) if measured else 0.0
-            measured = True
+            self._pace = seconds / max(steps, 1) if self._measured else 0.0
+            self._measured = True
             self.progress.advance(self.number, steps, seconds, stats)
-            if self.store is not None and time.monotonic() - last_save > SAVE_SECONDS:
-                self._save(saved)
-                saved, last_save = self.done, time.monotonic()
-        if self.store is not None:
-            self._save(saved)
+            if time.monotonic() - self._last_save > self._save_interval():
+                self.save()
+        if self.done < phase.steps:
+            return False
+        self.save()
+        return True
 
-    def _save(self, start: int) -> None:
-        rows = {name: values[start : self.done] for name, values in self.rows.items()}
+    def _save_interval(self) -> float:
+        """Every few seconds; rarer in long runs, whose segments would fill a directory."""
+        return max(SAVE_SECONDS, min(0.01 * (time.monotonic() - self._began), 30.0))
+
+    def save(self) -> None:
+        """Write what is new since the last time, if there is a checkpoint."""
+        if self.store is None or self.done == self._saved:
+            return
+        rows = {name: values[self._saved : self.done] for name, values in self.rows.items()}
         state = [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]
-        self.store.save(self.number, self.phase_number, start, self.done, rows, state)
+        self.store.save(self.number, self.phase_number, self._saved, self.done, rows, state)
+        self._saved, self._last_save = self.done, time.monotonic()
 
     def _advance(self, phase: Phase, key: jax.Array, count: int) -> dict[str, np.ndarray] | None:
         """One compiled call; None where it made no step because the buffer was full."""
@@ -121,7 +135,7 @@ class Chain:
             self.state,
             np.int32(self.done),
             np.int32(count),
-            np.int32(phase.budget if restricted else MOST_REJECTED),
+            np.int32(MOST_REJECTED if phase.budget is None else phase.budget),
             np.bool_(restricted),
             np.bool_(phase.number == 0 and self.sampler.adapts),
             schedule,
@@ -155,7 +169,7 @@ class Chain:
         self.done += done
 
     def _grow(self, phase: Phase) -> None:
-        capacity = self.sampler.capacity(self.state)
+        capacity = self.sampler.capacity(self.state) or 0
         wanted = 2 * capacity
         needed = wanted * self.sampler.row_bytes(self.state)
         if needed > MEMORY_LIMIT:

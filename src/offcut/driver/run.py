@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+from collections import deque
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
@@ -19,8 +21,13 @@ from offcut.driver.progress import Progress
 from offcut.driver.store import Store
 from offcut.sampler import Sampler
 
+#: Room for rejections at the start; more is compiled for when a sweep needs it.
+FIRST_CAPACITY = 2**14
 #: "auto" restarts the draws with a larger budget at most so often.
 MOST_RESTARTS = 3
+#: Where chains outnumber threads they take turns of so many seconds, so that all of them have
+#: draws when Ctrl-C comes.
+TURN_SECONDS = 0.5
 
 
 class Settings(NamedTuple):
@@ -71,14 +78,15 @@ def run_chains(
             warmup_rejected, budget = _after_warmup(chains, settings, store, n)
             # A resumed run may have restarted its draws already.
             restarts = max(0, max(chain.phase_number for chain in chains) - 1)
-            if restarts:
+            if restarts and store is not None:
                 budget = store.budget(1 + restarts)
             while True:
                 phase = Phase(1 + restarts, settings.draws, budget, None)
                 interrupted = workers.run(chains, phase)
                 drawn = _collect(chains, warmup_rejected, budget, restarts, interrupted)
                 larger = None
-                if settings.budget == "auto" and not interrupted and restarts < MOST_RESTARTS:
+                may_grow = settings.budget == "auto" and not interrupted
+                if may_grow and budget is not None and restarts < MOST_RESTARTS:
                     larger = grown_budget(drawn.stats["rejected"], budget)
                 if larger is None:
                     return drawn
@@ -106,7 +114,7 @@ def _make_chains(
     if capacities[0] is not None:
         # One size for all, in powers of two, so that one compiled program serves all chains.
         most = max(sampler.rejected(state) for state in states)
-        room = settings.capacity or 2 ** int(np.ceil(np.log2(max(2 * most, 2 * capacities[0]))))
+        room = settings.capacity or 2 ** int(np.ceil(np.log2(max(8 * most, FIRST_CAPACITY))))
         states = [sampler.resized(state, room) for state in states]
     size = settings.block or longest_block(sampler, states[0])
     block = programs.get(("block", size))
@@ -122,13 +130,18 @@ class _Workers:
     """Threads that run chains; compiled code lets go of the GIL, so cores are used."""
 
     def __init__(self, settings: Settings, stop: threading.Event) -> None:
-        threads = settings.threads or min(settings.chains, len(os.sched_getaffinity(0)))
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="offcut-chain")
+        threads = settings.threads or len(os.sched_getaffinity(0))
+        self._threads = min(settings.chains, threads)
+        self._turn = TURN_SECONDS if self._threads < settings.chains else math.inf
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="offcut-chain")
         self._stop = stop
 
     def run(self, chains: list[Chain], phase: Phase) -> bool:
         """Run one phase of all chains; True where Ctrl-C cut it short."""
-        futures = [self._pool.submit(self._one, chain, phase) for chain in chains]
+        for chain in chains:
+            chain.begin(phase)
+        waiting = deque(chains)
+        futures = [self._pool.submit(self._work, waiting, phase) for _ in range(self._threads)]
         interrupted = False
         try:
             while not all(f.done() for f in futures):
@@ -141,11 +154,20 @@ class _Workers:
             self._stop.set()
         wait(futures)  # a second Ctrl-C ends this wait and the run
         _raise_first(futures)
+        for chain in chains:
+            chain.save()  # Ctrl-C may have come while a chain waited for its turn
         return interrupted
 
-    def _one(self, chain: Chain, phase: Phase) -> None:
+    def _work(self, waiting: deque[Chain], phase: Phase) -> None:
+        """Give turns to waiting chains until none is left."""
         with jax.enable_x64(True):
-            chain.run(phase, self._stop)
+            while not self._stop.is_set():
+                try:
+                    chain = waiting.popleft()
+                except IndexError:
+                    return  # every unfinished chain is in the hands of another thread
+                if not chain.run(phase, self._stop, self._turn):
+                    waiting.append(chain)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -153,8 +175,9 @@ class _Workers:
 
 def _raise_first(futures: list[Future]) -> None:
     for future in futures:
-        if future.exception() is not None:
-            raise future.exception()
+        error = future.exception()
+        if error is not None:
+            raise error
 
 
 def _after_warmup(
@@ -165,7 +188,7 @@ def _after_warmup(
     rejected = np.zeros((len(chains), 0), int)
     if in_warmup and settings.warmup:
         rejected = np.stack([chain.column("stat:rejected") for chain in chains])
-    if settings.budget != "auto":
+    if not isinstance(settings.budget, str):
         return rejected, settings.budget
     noted = store.budget(1) if store is not None else None
     if noted is not None:
@@ -196,9 +219,7 @@ def _collect(
     if length == 0:
         raise KeyboardInterrupt("interrupted before every chain had a draw")
     names = chains[0].rows
-    columns = {
-        name: np.stack([chain.rows[name][:length] for chain in chains]) for name in names
-    }
+    columns = {name: np.stack([chain.rows[name][:length] for chain in chains]) for name in names}
     return Drawn(
         {k.removeprefix("draw:"): v for k, v in columns.items() if k.startswith("draw:")},
         {k.removeprefix("stat:"): v for k, v in columns.items() if k.startswith("stat:")},

@@ -8,7 +8,8 @@
 
 Segments are NumPy's npz behind a line with their SHA-256, written to a temporary file, synced and
 renamed. A state is written after its draws, and only then is the older state removed: whenever
-the process dies, the newest state has all its draws.
+the process dies, the newest state has all its draws. Draws whose state was never written stay
+behind as strays; they are bitwise what the resumed run draws again.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ class Store:
     """A checkpoint directory, locked while open."""
 
     def __init__(self, path: str | os.PathLike, identity: dict[str, Any]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise CheckpointError(
+                f"checkpoint must be the path of a directory, got {type(path).__name__}"
+            )
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(
@@ -51,8 +56,8 @@ class Store:
             )
         manifest = self.path / "manifest.json"
         if self.path.is_dir() and not manifest.exists():
-            others = [p.name for p in self.path.iterdir() if p.name != "lock"]
-            others = [name for name in others if not name.endswith(".tmp")]
+            own = ("lock", "manifest.json.tmp")
+            others = sorted(p.name for p in self.path.iterdir() if p.name not in own)
             if others:
                 raise CheckpointError(
                     f"{self.path} is not an Offcut checkpoint (it holds {others[0]!r}, and no "
@@ -85,7 +90,7 @@ class Store:
         try:
             found = json.loads(manifest.read_text())
             version = found.pop("format")
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise CheckpointError(
                 f"{manifest} is damaged ({error}); nothing was changed: restore it, or start "
                 "again in a new directory"
@@ -98,7 +103,9 @@ class Store:
         expected = json.loads(json.dumps(identity))
         differing = [k for k in {**expected, **found} if expected.get(k) != found.get(k)]
         if differing:
-            said = "; ".join(f"{k}: {found.get(k)!r} there, {expected.get(k)!r} now" for k in differing)
+            said = "; ".join(
+                f"{k}: {found.get(k)!r} there, {expected.get(k)!r} now" for k in differing
+            )
             raise CheckpointError(
                 f"{self.path} belongs to another run ({said}); nothing was changed: repeat that "
                 "call exactly to resume it, or give another path"
@@ -148,31 +155,43 @@ class Store:
     def load(self, chain: int) -> Saved | None:
         """The newest state of a chain with all its rows, or None."""
         segments = self._segments(chain)
-        states = [(phase, bounds[0], name) for name, kind, phase, bounds in segments if kind == "state"]
+        states = [(phase, at[0], name) for name, kind, phase, at in segments if kind == "state"]
         if not states:
+            self._check_no_state_lost(chain, segments)
             return None
         phase, done, name = max(states)
         leaves = self._read_segment(name)
         state = [leaves[f"leaf{i}"] for i in range(len(leaves))]
-        parts: list[dict[str, np.ndarray]] = []
-        reached = 0
-        draws = sorted(
-            (bounds, name) for name, kind, p, bounds in segments if kind == "draws" and p == phase
-        )
-        for (start, stop), segment in draws:
-            if start != reached or stop > done:
-                continue  # written by a process that died before it wrote the state behind it
-            parts.append(self._read_segment(segment))
-            reached = stop
-        if reached != done:
-            raise CheckpointError(
-                f"{self.path}: chain {chain} stands at step {done} of phase {phase}, but its "
-                f"draws end at {reached}: a segment is missing; nothing was changed"
-            )
-        rows = {
-            name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else {})
+        # From the state backwards: a segment starts where a state was once written, so any that
+        # ends here leads on to the beginning, whereas one that starts here may be a stray.
+        ending = {
+            bounds[1]: (bounds[0], name)
+            for name, kind, p, bounds in segments
+            if kind == "draws" and p == phase
         }
+        parts: list[dict[str, np.ndarray]] = []
+        reached = done
+        while reached > 0:
+            if reached not in ending or ending[reached][0] >= reached:
+                raise CheckpointError(
+                    f"{self.path}: chain {chain} stands at step {done} of phase {phase}, but no "
+                    f"draws end at step {reached}: a segment is missing. Nothing was changed; "
+                    "restore the file, or start again in a new directory"
+                )
+            reached, segment = ending[reached]
+            parts.insert(0, self._read_segment(segment))
+        names = parts[0] if parts else {}
+        rows = {name: np.concatenate([part[name] for part in parts]) for name in names}
         return Saved(phase, done, rows, state)
+
+    def _check_no_state_lost(self, chain: int, segments: list) -> None:
+        """Without a state there can be one first segment of draws, and nothing behind it."""
+        phases = {phase for _, _, phase, _ in segments}
+        if len(phases) > 1 or any(bounds[0] > 0 for *_, bounds in segments):
+            raise CheckpointError(
+                f"{self.path}: chain {chain} has draws, but the segment with its state is "
+                "missing. Nothing was changed; restore the file, or start again in a new directory"
+            )
 
     def _segments(self, chain: int) -> list[tuple[str, str, int, tuple[int, ...]]]:
         found = []
@@ -185,7 +204,7 @@ class Store:
 
     def _write_segment(self, name: str, arrays: dict[str, np.ndarray]) -> None:
         buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
+        np.savez(buffer, allow_pickle=False, **arrays)  # type: ignore[arg-type]
         content = buffer.getvalue()
         digest = hashlib.sha256(content).hexdigest().encode()
         self._write(name, _MAGIC + digest + b"\n" + content)

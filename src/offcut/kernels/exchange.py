@@ -19,18 +19,18 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from offcut.augmentation.algorithm1 import run_algorithm_1
 from offcut.augmentation.joint import Observed, log_unnormalised, pad_rows
-from offcut.augmentation.layout import Layout, empty_rejected
+from offcut.augmentation.layout import Layout, Rejected, empty_rejected
 from offcut.errors import SettingsError
-from offcut.kernels.hmc import check_positive
-from offcut.kernels.random_walk import first_walk_scale, walk
-from offcut.kernels.tuning import Tuning, first_tuning, tuned
+from offcut.kernels.hmc import check_positive, check_target
+from offcut.kernels.random_walk import first_walk, walk
+from offcut.kernels.tuning import Tuning, tuned
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 from offcut.promises import LARGEST_LOG_ACCEPT, broken_promise, inspect_observations
 from offcut.sampler import BROKEN, OK, Info, Stage
 from offcut.start import find_start
-from offcut.sweep import run_algorithm_1
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Exchange:
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
+        check_target(self.target_acceptance)
 
     def build(self, model: RejectionModel, layout: Layout) -> WalkSampler:
         """The sampler for one model and data shape."""
@@ -95,10 +96,20 @@ class WalkSampler:
         theta, rejected = find_start(self.model, self.layout, key_start, data, budget)
         position, exact = self.model.prior.split(theta)
         points = self.layout.n + int(rejected.count)
-        scale = first_walk_scale(self.kernel.scale, points, position.shape[0])
-        tuning = first_tuning(position.shape[0], scale)
+        tuning = first_walk(self.kernel.scale, points, position.shape[0])
         estimate = self.first_estimate(key_estimate, theta, data, int(rejected.count))
         return State(position, exact, estimate, rejected.count, tuning)
+
+    def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
+        """The state at theta with a Y drawn from the model (for the invariance test)."""
+        position, exact = self.model.prior.split(theta)
+        tuning = first_walk(self.kernel.scale, 2 * self.layout.n, position.shape[0])
+        estimate = self.stationary_estimate(key, theta, data)
+        return State(position, exact, estimate, rejected.count, tuning)
+
+    def stationary_estimate(self, key: jax.Array, theta: Theta, data: Observed) -> jax.Array:
+        """What travels with a position at stationarity."""
+        return jnp.zeros(())
 
     def first_estimate(
         self, key: jax.Array, theta: Theta, data: Observed, rejected: int
@@ -117,7 +128,9 @@ class WalkSampler:
         like = jax.tree.map(lambda a: a[0], data.points)
         return empty_rejected(self.layout, like, self.layout.chunk)
 
-    def step(self, key: jax.Array, state: State, stage: Stage, data: Observed) -> tuple[State, Info]:
+    def step(
+        self, key: jax.Array, state: State, stage: Stage, data: Observed
+    ) -> tuple[State, Info]:
         """Propose, simulate, decide."""
         prior = self.model.prior
         key_walk, key_simulate, key_accept = jax.random.split(key, 3)
@@ -138,7 +151,9 @@ class WalkSampler:
         new = jax.tree.map(lambda a, b: jnp.where(accepted & ~broken, a, b), moved, state)
         if self.adapts:
             target = self.kernel.target_acceptance
-            tuning = tuned(state.tuning, stage, new.position, rate, target, self.smallest_scale)
+            # A refusal by the budget says nothing about the scale: no step is small enough.
+            told = jnp.where(over, jnp.nan, rate)
+            tuning = tuned(state.tuning, stage, new.position, told, target, self.smallest_scale)
             new = new._replace(tuning=tuning)
         stats = {
             "rejected": new.rejected,
@@ -156,7 +171,7 @@ class WalkSampler:
 
     def capacity(self, state: State) -> None:
         """These samplers store no rejections."""
-        return None
+        return
 
     def resized(self, state: State, capacity: int) -> State:
         """Nothing to resize."""
@@ -181,13 +196,13 @@ class WalkSampler:
             inspect_observations(self.model, self.layout, self._record(state), data)
 
 
-
 class ExchangeSampler(WalkSampler):
     """Swap the parameters of data and pseudo-data."""
 
     def log_ratio(
         self, key: jax.Array, theta: Theta, new_theta: Theta, state: State, stage: Stage, data: Any
     ) -> tuple:
+        """Ratio of f over data and pseudo-data, swapped."""
         run = run_algorithm_1(
             self.model,
             self.layout,

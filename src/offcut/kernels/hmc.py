@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from offcut.errors import SettingsError
-from offcut.kernels.tuning import Tuning
+from offcut.kernels.tuning import Tuning, first_tuning
 
 LogDensity = Callable[[jax.Array], jax.Array]
 Stats = dict[str, jax.Array]
 
 
-def check_positive(name: str, value: object) -> None:
+def check_positive(name: str, value: object, whole: bool = False) -> None:
     """Refuse a tuning constant that cannot be one."""
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < jnp.inf:
-        raise SettingsError(f"{name} must be a positive number, got {value!r}")
+    kind = Integral if whole else Real
+    if isinstance(value, bool) or not isinstance(value, kind) or not 0 < float(value) < math.inf:
+        wanted = "a positive whole number" if whole else "a positive number"
+        raise SettingsError(f"{name} must be {wanted}, got {value!r}")
+
+
+def check_target(value: object) -> None:
+    """Refuse a target acceptance rate outside (0, 1)."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise SettingsError(f"target_acceptance must lie between 0 and 1, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -46,16 +56,17 @@ class HMC:
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
-        check_positive("num_steps", self.num_steps)
+        check_positive("num_steps", self.num_steps, whole=True)
+        check_target(self.target_acceptance)
 
     @property
     def adapts(self) -> bool:
         """Whether warm-up tunes this kernel."""
         return self.step_size is None
 
-    def first_step_size(self, points: int, size: int) -> float:
-        """A scale to start from: that of a regular model with this many points."""
-        return float(self.step_size or 1.0 / jnp.sqrt(max(points, 1)))
+    def first_tuning(self, points: int, size: int) -> Tuning:
+        """The step size to start from: that of a regular model with this many points."""
+        return first_tuning(size, self.step_size or 1.0 / max(points, 1) ** 0.5)
 
     def step(
         self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning

@@ -8,8 +8,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from offcut.kernels.hmc import LogDensity, Stats, check_positive
-from offcut.kernels.tuning import Tuning
+from offcut.kernels.hmc import LogDensity, Stats, check_positive, check_target
+from offcut.kernels.tuning import Tuning, first_tuning
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,17 @@ class NUTS:
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
-        check_positive("max_doublings", self.max_doublings)
+        check_positive("max_doublings", self.max_doublings, whole=True)
+        check_target(self.target_acceptance)
 
     @property
     def adapts(self) -> bool:
         """Whether warm-up tunes this kernel."""
         return self.step_size is None
 
-    def first_step_size(self, points: int, size: int) -> float:
-        """A scale to start from: that of a regular model with this many points."""
-        return float(self.step_size or 1.0 / jnp.sqrt(max(points, 1)))
+    def first_tuning(self, points: int, size: int) -> Tuning:
+        """The step size to start from: that of a regular model with this many points."""
+        return first_tuning(size, self.step_size or 1.0 / max(points, 1) ** 0.5)
 
     def step(
         self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning

@@ -20,16 +20,16 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
+from offcut.augmentation.algorithm1 import run_algorithm_1
 from offcut.augmentation.joint import Observed
 from offcut.augmentation.layout import MOST_REJECTED, Layout
 from offcut.augmentation.per_observation import run_per_observation
 from offcut.augmentation.shared import merge_worst, no_worst, run_shared
 from offcut.kernels.exchange import State, WalkSampler
-from offcut.kernels.hmc import check_positive
+from offcut.kernels.hmc import check_positive, check_target
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 from offcut.sampler import Stage
-from offcut.sweep import run_algorithm_1
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class PseudoMarginal:
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
-        check_positive("acceptances", self.acceptances)
+        check_positive("acceptances", self.acceptances, whole=True)
+        check_target(self.target_acceptance)
 
     def build(self, model: RejectionModel, layout: Layout) -> WalkSampler:
         """The sampler for one model and data shape."""
@@ -65,13 +66,11 @@ class PseudoMarginal:
 class PseudoMarginalSampler(WalkSampler):
     """The estimate travels with the position; r travels with it too, as a constant."""
 
-    # The noise of the estimate does not vanish with the step: without a floor, warm-up would
-    # chase the target acceptance down to a step of zero.
-    smallest_scale = 0.1
-
     def __init__(self, model: RejectionModel, layout: Layout, kernel: PseudoMarginal) -> None:
         super().__init__(model, layout, kernel)
-        self.smallest_scale = 0.24 / max(model.prior.size, 1) ** 0.5 / layout.n**0.5
+        # The noise of the estimate does not vanish with the step: without a floor, warm-up would
+        # chase the target acceptance down to a step of zero.
+        self.smallest_scale = 0.24 / max(model.prior.size, 1) ** 0.5
 
     def first_estimate(
         self, key: jax.Array, theta: Theta, data: Observed, rejected: int
@@ -84,27 +83,41 @@ class PseudoMarginalSampler(WalkSampler):
             unit = n * n * share if not self.layout.has_covariates else n * share
             most = 2**20 if not self.layout.has_covariates else max(1, 2**20 // n)
             wanted = int(min(max(unit, 1, n if not self.layout.has_covariates else 1), most))
-        program = self.model.programs.setdefault(
-            ("estimate", self.layout), jax.jit(self._estimate)
-        )
+        program = self.model.programs.setdefault(("estimate", self.layout), jax.jit(self._estimate))
         log_estimate, _ = program(key, theta, jnp.int32(wanted), data)
         return jnp.stack([log_estimate, jnp.asarray(wanted, float)])
 
+    def stationary_estimate(self, key: jax.Array, theta: Theta, data: Observed) -> jax.Array:
+        """At stationarity estimates are size-biased: k then comes before r + n acceptances.
+
+        Multiplying the negative binomial law of k by the estimate gives that of k before r + n
+        acceptances (before r + 1 for each observation, where they have their own proposals).
+        """
+        wanted = jnp.int32(self.kernel.acceptances)
+        extra = 1 if self.layout.has_covariates else self.layout.n
+        log_estimate, _ = self._estimate(key, theta, wanted, data, extra=extra)
+        return jnp.stack([log_estimate, wanted.astype(float)])
+
     def _estimate(
-        self, key: jax.Array, theta: Theta, wanted: jax.Array, data: Observed
+        self, key: jax.Array, theta: Theta, wanted: jax.Array, data: Observed, extra: int = 0
     ) -> tuple[jax.Array, Any]:
-        """log of the unbiased estimate of prod_i M_i/Z_i."""
+        """log of the unbiased estimate of prod_i M_i/Z_i, from ``wanted`` (+ extra) acceptances."""
         n, buffer = self.layout.n, self.empty_buffer(data)
         most = jnp.int32(MOST_REJECTED)
         r = wanted.astype(float)
         if not self.layout.has_covariates:
             run = run_shared(
-                self.model, self.layout, key, theta, buffer, most, wanted=wanted, store=False
+                self.model,
+                self.layout,
+                key,
+                theta,
+                buffer,
+                most,
+                wanted=wanted + extra,
+                store=False,
             )
             k = run.rejected.count.astype(float)
-            log_estimate = (
-                gammaln(r + n + k) - gammaln(r + n) - gammaln(r + k) + gammaln(r)
-            )
+            log_estimate = gammaln(r + n + k) - gammaln(r + n) - gammaln(r + k) + gammaln(r)
             return log_estimate, run.worst
         (covariates,) = data.covariates
 
@@ -124,12 +137,13 @@ class PseudoMarginalSampler(WalkSampler):
 
         like = jax.tree.map(lambda a: a[0], data.points)
         start = (jnp.zeros((n,), jnp.int32), no_worst(like))
-        failures, worst = jax.lax.fori_loop(0, wanted, repeat, start)
+        failures, worst = jax.lax.fori_loop(0, wanted + extra, repeat, start)
         return jnp.sum(jnp.log1p(failures / r)), worst
 
     def log_ratio(
         self, key: jax.Array, theta: Theta, new_theta: Theta, state: State, stage: Stage, data: Any
     ) -> tuple:
+        """Ratio of the estimated likelihoods; -inf where the budget refuses."""
         key_estimate, key_budget = jax.random.split(key)
         log_old, wanted = state.log_estimate[0], state.log_estimate[1]
         independent = run_algorithm_1(

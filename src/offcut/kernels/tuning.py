@@ -29,12 +29,12 @@ class Tuning(NamedTuple):
     moments: Any
 
 
-def first_tuning(size: int, step_size: float | jax.Array) -> Tuning:
-    """Where warm-up starts: a unit metric and the given step size."""
+def first_tuning(size: int, step_size: float | jax.Array, variance: float = 1.0) -> Tuning:
+    """Where warm-up starts: the given step size, and a metric of one guessed variance."""
     averaging_init, _, _ = dual_averaging_adaptation(0.5)
     step = jnp.asarray(step_size, float)
     as_arrays = jax.tree.map(jnp.asarray, (averaging_init(step), _moments_init(size)))
-    return Tuning(step, jnp.ones(size), *as_arrays)
+    return Tuning(step, jnp.full(size, variance), *as_arrays)
 
 
 def tuned(
@@ -45,11 +45,11 @@ def tuned(
     target: float,
     smallest: float = 0.0,
 ) -> Tuning:
-    """One update; the identity outside warm-up."""
+    """One update; the identity outside warm-up. A NaN rate says nothing about the step size."""
     averaging_init, averaging_update, averaging_final = dual_averaging_adaptation(target)
 
     def adapt(tuning: Tuning) -> Tuning:
-        rate = jnp.where(jnp.isnan(acceptance_rate), 0.0, acceptance_rate)
+        rate = jnp.where(jnp.isnan(acceptance_rate), target, acceptance_rate)
         averaging = averaging_update(tuning.averaging, rate)
         moments = jax.lax.cond(
             stage.slow, lambda m: _moments_update(m, position), lambda m: m, tuning.moments

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from offcut.errors import ModelError
+from offcut.keys import with_native_fallback
 from offcut.log1mexp import log1mexp
 from offcut.prior import Prior, Theta
 
@@ -89,7 +90,7 @@ class RejectionModel:
                 raise ModelError(f"{name} must be a function, got {type(function).__name__}")
         if log_reject is not None and not callable(log_reject):
             raise ModelError(f"log_reject must be a function, got {type(log_reject).__name__}")
-        self.propose = propose
+        self.propose = with_native_fallback(propose)
         self.log_proposal = log_proposal
         self.log_accept = log_accept
         self.log_reject = log_reject

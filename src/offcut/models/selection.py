@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from offcut.errors import ModelError
 from offcut.models.rejection import Proposed, RejectionModel
-from offcut.models.truncation import Base, checked_base
+from offcut.models.truncation import Base, checked_base, sample_base
 from offcut.prior import Theta
 
 
@@ -21,8 +20,6 @@ class Selected(RejectionModel):
     def __init__(
         self, prior: Any, base: Base, log_accept: Callable[..., jax.Array], **options: Any
     ) -> None:
-        if not callable(base):
-            raise ModelError(f"base must be a function of theta, got {type(base).__name__}")
         self.base = checked_base(base)
         super().__init__(
             prior,
@@ -33,8 +30,9 @@ class Selected(RejectionModel):
         )
 
     def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
+        """Base draws as one batch."""
         key_point, key_accept = jax.random.split(key)
-        points = self.base(theta).sample(key_point, (size,))
+        points = sample_base(key_point, self.base(theta), size)
         log_accept = jax.vmap(self.log_accept, (None, 0))(theta, points)
         uniform = jax.random.uniform(key_accept, (size,))
         return Proposed(points, uniform < jnp.exp(log_accept), log_accept)

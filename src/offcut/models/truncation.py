@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from offcut.errors import ModelError
+from offcut.keys import with_native_fallback
 from offcut.models.rejection import Point, Proposed, RejectionModel
 from offcut.prior import Theta
 
@@ -22,13 +23,20 @@ Base = Callable[..., dist.Distribution]
 
 def checked_base(base: Base) -> Base:
     """The user's base, refusing batches of distributions where one is meant."""
+    if isinstance(base, dist.Distribution) or not callable(base):
+        raise ModelError(
+            f"base must be a function of theta, got {type(base).__name__}; for example "
+            'base=lambda theta: numpyro.distributions.Normal(theta["loc"], 1)'
+        )
 
     def call(theta: Theta, *covariate: Any) -> dist.Distribution:
         distribution = base(theta, *covariate)
         if not isinstance(distribution, dist.Distribution):
+            came = (
+                "an array" if isinstance(distribution, jax.Array) else type(distribution).__name__
+            )
             raise ModelError(
-                "base must return a NumPyro distribution, got "
-                f"{type(distribution).__name__}; for example "
+                f"base must return a NumPyro distribution, got {came}; for example "
                 'base=lambda theta: numpyro.distributions.Normal(theta["loc"], 1)'
             )
         if distribution.batch_shape:
@@ -42,6 +50,12 @@ def checked_base(base: Base) -> Base:
     return call
 
 
+@with_native_fallback
+def sample_base(key: jax.Array, distribution: dist.Distribution, size: int) -> Point:
+    """``size`` draws from the base as one batch."""
+    return distribution.sample(key, (size,))
+
+
 class Truncated(RejectionModel):
     """The model that ``offcut.truncated`` makes."""
 
@@ -50,8 +64,6 @@ class Truncated(RejectionModel):
     def __init__(
         self, prior: Any, base: Base, inside: Callable[..., jax.Array], **options: Any
     ) -> None:
-        if not callable(base):
-            raise ModelError(f"base must be a function of theta, got {type(base).__name__}")
         if not callable(inside):
             raise ModelError(f"inside must be a function of one point, got {type(inside).__name__}")
         self.base = checked_base(base)
@@ -65,17 +77,21 @@ class Truncated(RejectionModel):
         )
 
     def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
-        points = self.base(theta).sample(key, (size,))
+        """Base draws as one batch, no uniforms."""
+        points = sample_base(key, self.base(theta), size)
         return Proposed(points, jax.vmap(self.inside)(points), None)
 
     def propose_one(self, key: jax.Array, theta: Theta, *covariate: Any) -> Proposed:
-        point = self.base(theta, *covariate).sample(key)
+        """One base draw, no uniform."""
+        point = self.propose(key, theta, *covariate)
         return Proposed(point, jnp.asarray(self.inside(point, *covariate)), None)
 
     def log_observed(self, theta: Theta, x: Point, *covariate: Any) -> jax.Array:
+        """log q(x): log a is 0."""
         return self.log_proposal(theta, x, *covariate)
 
     def log_rejected(self, theta: Theta, y: Point, observed: Point, *covariate: Any) -> jax.Array:
+        """log q(y): log(1 - a) is 0."""
         return self.log_proposal(theta, y, *covariate)
 
 

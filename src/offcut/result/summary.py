@@ -60,7 +60,8 @@ def warn_of_trouble(posterior: xr.DataTree) -> None:
 
 def find_trouble(posterior: xr.DataTree, table: dict[str, dict[str, float]]) -> list[str]:
     """Reasons for doubt, in plain words, the gravest first."""
-    attrs, stats = posterior.attrs, posterior["sample_stats"]
+    attrs: Any = posterior.attrs
+    stats: Any = posterior["sample_stats"]
     trouble = []
     if attrs["interrupted"]:
         drawn = posterior["posterior"].sizes["draw"]
@@ -110,13 +111,15 @@ def find_trouble(posterior: xr.DataTree, table: dict[str, dict[str, float]]) -> 
 
 
 def r_hat(series: np.ndarray) -> float:
-    """Rank-normalised split R-hat of (chain, draw); 1 where the series is constant."""
+    """Rank-normalised split R-hat of (chain, draw); 1 where it is constant, inf where stuck."""
     from arviz_stats.base import array_stats
 
     if np.all(series == series.flat[0]):
         return 1.0
     if series.shape[0] < 2 or series.shape[1] < 4:
         return float("nan")
+    if np.all(series == series[:, :1]):
+        return float("inf")  # every chain stands still, and not at the same place
     return float(array_stats.rhat(series.astype(float), chain_axis=0, draw_axis=1))
 
 
@@ -161,9 +164,9 @@ def _rejections(posterior: xr.DataTree) -> list[str]:
     n = posterior.attrs["n_observations"]
     low, middle, high = np.quantile(rejected, [0.05, 0.5, 0.95])
     return [
-        f"Rejected proposals |Y| a sweep: median {middle:,.0f} (90% from {low:,.0f} to {high:,.0f}, "
-        f"most {rejected.max():,}) beside {n:,} observations, so {n / (n + rejected.mean()):.0%} of "
-        f"proposals pass the filter.",
+        f"Rejected proposals |Y| a sweep: median {middle:,.0f} (90% from {low:,.0f} to "
+        f"{high:,.0f}, most {rejected.max():,}) beside {n:,} observations, so "
+        f"{n / (n + rejected.mean()):.0%} of proposals pass the filter.",
         f"ESS of |Y| {effective_size(rejected.astype(float)):,.0f}, R-hat {r_hat(rejected):.2f}.",
     ]
 

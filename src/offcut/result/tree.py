@@ -1,4 +1,4 @@
-"""From arrays to an ``xarray.DataTree`` in ArviZ's form, with settings and versions in its attrs."""
+"""From arrays to an ``xarray.DataTree`` in ArviZ's form, settings and versions in its attrs."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def make_tree(
         "sample_stats": _dataset(stats, ("chain", "draw")),
         "observed_data": _dataset(observed, ("observation",)),
     }
-    tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), **groups})
-    return tree
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), **groups})
 
 
 def _dataset(arrays: dict[str, np.ndarray], leading: tuple[str, ...]) -> xr.Dataset:
-    variables, coords = {}, {}
+    variables: dict[str, Any] = {}
+    coords: dict[str, np.ndarray] = {}
     for name, values in arrays.items():
         own = [f"{name}_dim_{i}" for i in range(values.ndim - len(leading))]
         variables[name] = ((*leading, *own), values)

@@ -1,0 +1,54 @@
+# Two commands for everybody: `make run` (the example) and `make test`.
+# Every target first makes .venv with $(PYTHON), 3.11 or later, and installs what is pinned in
+# constraints.txt. With another Python than 3.11 some pins may not exist: make CONSTRAINTS= test
+
+PYTHON ?= python3
+CONSTRAINTS ?= constraints.txt
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+.PHONY: help run test check bench clean
+
+help:
+	@echo 'make run     run the example; its results go to results/'
+	@echo 'make test    run all tests'
+	@echo 'make check   lint, format, types, doctests'
+	@echo 'make bench   time the engine'
+	@echo 'make clean   remove .venv and everything made by the above'
+
+# Compiled programs are kept between test runs: JAX programs take seconds to compile each.
+run test check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
+run test check: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
+
+run: $(STAMP)
+	$(BIN)/python examples/truncated_normal.py
+
+# A process killed while it writes to that cache (a test does so) leaves a torn entry: JAX warns
+# and compiles again, and this one warning is not an error.
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal \
+		-W 'ignore:Error reading persistent compilation cache entry' \
+		-W 'ignore:Error writing persistent compilation cache entry' $(PYTEST_ARGS)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --doctest-modules src/offcut -q --durations=5
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+# Dependency groups need pip 25.1, newer than the one that comes with Python 3.11.
+$(STAMP): pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet $(addprefix -c ,$(CONSTRAINTS)) -e '.[plots]' --group dev
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .cache results .pytest_cache .mypy_cache .ruff_cache build src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,146 @@
+"""Models of the driver's tests, and a script that samples from them until something kills it.
+
+python kill_me.py checkpointed DIRECTORY OUTPUT    the long run, saving all the time
+python kill_me.py pinned DIRECTORY OUTPUT          one core; a whole run, then two interrupts
+python kill_me.py watched                          a run with its progress bar
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__" and sys.argv[1] == "pinned":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before JAX counts the cores
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+import offcut
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+#: Adapts, so that what warm-up learns must survive, and compiles faster than NUTS.
+KERNEL = offcut.HMC(num_steps=3)
+LONG = {
+    "draws": 20_000,
+    "warmup": 8_000,
+    "chains": 2,
+    "seed": 11,
+    "budget": "auto",
+    "kernel": KERNEL,
+}
+SHORT = {"draws": 150, "warmup": 60, "chains": 3, "seed": 5, "budget": 3000, "kernel": KERNEL}
+
+
+def truncated_normal(prior_scale: float = 0.5) -> offcut.RejectionModel:
+    """A normal of unknown mean, seen where it exceeds 1."""
+    return offcut.truncated(
+        prior={"loc": dist.Normal(0.0, prior_scale)},
+        base=lambda theta: dist.Normal(theta["loc"], 1.0),
+        inside=lambda x: x > 1.0,
+    )
+
+
+def truncated_regression() -> offcut.RejectionModel:
+    """y = slope . c + noise, seen where it exceeds 0.8."""
+    return offcut.truncated(
+        prior={"slope": dist.Normal(0.0, 0.3).expand([2]).to_event(1)},
+        base=lambda theta, c: dist.Normal(jnp.sum(theta["slope"] * c), 1.0),
+        inside=lambda x, c: x > 0.8,
+    )
+
+
+def observations() -> np.ndarray:
+    """Fifty values above 1."""
+    return _exceeding(1.0, np.zeros(50))
+
+
+def regression_data() -> tuple[np.ndarray, np.ndarray]:
+    """Observations above 0.8 and their covariates."""
+    covariates = np.random.default_rng(3).normal(scale=0.5, size=(45, 2))
+    return _exceeding(0.8, covariates @ np.array([0.5, -0.3])), covariates
+
+
+def _exceeding(least: float, means: np.ndarray) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    values = np.full(means.shape, -np.inf)
+    while (outside := values <= least).any():
+        values[outside] = rng.normal(means[outside])
+    return values
+
+
+def arrays_of(tree: Any) -> dict[str, np.ndarray]:
+    """Every variable of posterior and sample_stats."""
+    return {
+        f"{group}/{name}": variable.values
+        for group in ("posterior", "sample_stats")
+        for name, variable in tree[group].data_vars.items()
+    }
+
+
+def _save(output: Path, name: str, tree: Any) -> None:
+    np.savez(output / f"{name}.npz", **arrays_of(tree))
+    (output / f"{name}.json").write_text(json.dumps(dict(tree.attrs)))
+
+
+def checkpointed(directory: Path, output: Path) -> None:
+    from offcut.driver import chain
+
+    chain.SAVE_SECONDS, chain.BLOCK_SECONDS = 0.05, 0.02
+    tree = offcut.sample(truncated_normal(), observations(), checkpoint=directory, **LONG)
+    _save(output, "resumed", tree)
+
+
+def pinned(directory: Path, output: Path) -> None:
+    """Ctrl-C comes from inside, at a moment that the progress of the chains decides."""
+    from offcut.driver import chain, run
+    from offcut.driver.progress import Progress
+
+    chain.BLOCK_SECONDS, run.TURN_SECONDS = 0.001, 0.002
+    model, x = truncated_normal(), observations()
+    whole = offcut.sample(model, x, progress=True, **SHORT)
+    _save(output, "whole", whole)
+
+    class Interrupting(Progress):
+        phase_to_interrupt = ""
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.names: dict[int, str] = {}
+            self.steps: dict[int, int] = {}
+
+        def phase(self, chain: int, name: str, done: int, total: int) -> None:
+            self.names[chain], self.steps[chain] = name, 0
+
+        def advance(self, chain: int, steps: int, seconds: float, stats: dict) -> None:
+            self.steps[chain] += steps
+            there = set(self.names.values()) == {self.phase_to_interrupt}
+            if there and min(self.steps.values()) >= 5:
+                Interrupting.phase_to_interrupt = ""
+                os.kill(os.getpid(), signal.SIGINT)
+
+    run.Progress = Interrupting
+    Interrupting.phase_to_interrupt = "warm-up"
+    try:
+        offcut.sample(model, x, **SHORT)
+    except KeyboardInterrupt as interrupt:
+        (output / "warm-up.txt").write_text(str(interrupt))
+    Interrupting.phase_to_interrupt = "sampling"
+    _save(output, "interrupted", offcut.sample(model, x, checkpoint=directory, **SHORT))
+
+
+def watched() -> None:
+    offcut.sample(truncated_normal(), observations(), **SHORT)
+
+
+if __name__ == "__main__":
+    {"checkpointed": checkpointed, "pinned": pinned, "watched": watched}[sys.argv[1]](
+        *map(Path, sys.argv[2:])
+    )

@@ -1,0 +1,225 @@
+"""Every kernel leaves the joint distribution alone; every broken twin is caught.
+
+One call is one test at a false-alarm rate of 1e-5 (Bonferroni over its statistics).
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import offcut
+from offcut import keys
+from offcut.augmentation.layout import Layout
+from offcut.invariance import invariance_test
+from offcut.sweep import AugmentedSampler
+from statistical import models, twins
+from statistical.truth import FALSE_ALARM
+
+KERNELS = {
+    "HMC": offcut.HMC(0.2, 5),
+    "NUTS": offcut.NUTS(0.3),
+    "RandomWalk": offcut.RandomWalk(0.5),
+    "Exchange": offcut.Exchange(0.8),
+    "PseudoMarginal": offcut.PseudoMarginal(0.8, acceptances=20),
+}
+
+
+def run(model, kernel, *, twin=None, n=5, covariates=(), **options):
+    with jax.enable_x64(True):
+        layout = Layout.of(n, 1, bool(covariates), len(model.exact_updates))
+        if twin is not None:
+            sampler = twin(model, layout, kernel)
+        elif kernel.given_rejections:
+            sampler = AugmentedSampler(model, layout, kernel)
+        else:
+            sampler = kernel.build(model, layout)
+        options.setdefault("replicates", 10_000)
+        result = invariance_test(
+            sampler, model, layout, keys.from_seed(11), covariates=covariates, **options
+        )
+    assert result.moved > 0.3, "the sampler hardly moved: the test would be void"
+    assert result.replicates > 0.5 * options["replicates"]
+    return result
+
+
+half_normal = functools.cache(models.half_normal)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_leave_a_truncated_normal_invariant(name):
+    assert run(half_normal(), KERNELS[name]).p_value > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_leave_it_invariant_under_a_budget_that_binds(name):
+    assert run(half_normal(), KERNELS[name], budget=6).p_value > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        twins.NoAugmentation,
+        twins.OneSetShort,
+        twins.AcceptedKept,
+        twins.BlockEndKept,
+        twins.SilentCap,
+    ],
+)
+def test_wrong_rejections_are_caught(twin):
+    assert run(half_normal(), KERNELS["HMC"], twin=twin).p_value < FALSE_ALARM
+
+
+def test_cutting_to_the_budget_instead_of_redrawing_is_caught():
+    result = run(half_normal(), KERNELS["HMC"], twin=twins.CapInsteadOfRedraw, budget=4)
+    assert result.p_value < FALSE_ALARM
+
+
+def test_refreshing_the_pseudo_marginal_estimate_is_caught():
+    kernel = offcut.PseudoMarginal(0.4, acceptances=4)
+    assert run(half_normal(), kernel).p_value > FALSE_ALARM
+    assert run(half_normal(), kernel, twin=twins.RefreshedEstimate).p_value < FALSE_ALARM
+
+
+def test_a_wrong_jacobian_is_caught():
+    """A scale moved on the log scale without the Jacobian has the wrong prior."""
+    model = models.half_normal()
+    honest = model.prior.log_density
+
+    def without_jacobian(position, exact):
+        return honest(position, exact) - position[1]
+
+    model.prior.log_density = without_jacobian
+    assert run(model, KERNELS["HMC"]).p_value < FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", ["HMC", "Exchange", "PseudoMarginal"])
+def test_observations_with_their_own_proposals(name):
+    kernel = KERNELS[name]
+    if name == "PseudoMarginal":
+        kernel = offcut.PseudoMarginal(0.8, acceptances=4)
+    covariates = (jnp.linspace(-1.2, 1.2, 5),)
+    assert run(narrow_regression(), kernel, covariates=covariates).p_value > FALSE_ALARM
+
+
+@functools.cache
+def narrow_regression():
+    return offcut.truncated(
+        prior={"a": dist.Normal(0.0, 0.5), "b": dist.Normal(0.0, 0.5)},
+        base=lambda theta, c: dist.Normal(theta["a"] + theta["b"] * c, 1.0),
+        inside=lambda y, c: y > 0,
+    )
+
+
+def test_sharing_rejections_between_observations_with_own_proposals_is_caught():
+    class WrongOwners(AugmentedSampler):
+        def run_sampler(self, key, theta, data, buffer, limit):
+            result = super().run_sampler(key, theta, data, buffer, limit)
+            owner = (result.rejected.owner + 1) % self.layout.n
+            return result._replace(rejected=result.rejected._replace(owner=owner))
+
+    covariates = (jnp.linspace(-1.2, 1.2, 5),)
+    result = run(narrow_regression(), KERNELS["HMC"], twin=WrongOwners, covariates=covariates)
+    assert result.p_value < FALSE_ALARM
+
+
+@pytest.mark.parametrize("with_log_reject", [True, False])
+def test_a_selection_that_depends_on_theta(with_log_reject):
+    model = models.logistic_selection(with_log_reject)
+    assert run(model, KERNELS["HMC"]).p_value > FALSE_ALARM
+
+
+def test_a_window_that_depends_on_theta_is_a_wall_but_exact():
+    """log a is -inf outside a window whose edge is a parameter; HMC meets walls."""
+    model = offcut.selected(
+        prior={"loc": dist.Normal(0.0, 0.5), "edge": dist.Normal(-0.5, 0.3)},
+        base=lambda theta: dist.Normal(theta["loc"], 1.0),
+        log_accept=lambda theta, y: jnp.where(y > theta["edge"], 0.0, -jnp.inf),
+        log_reject=lambda theta, y: jnp.where(y > theta["edge"], -jnp.inf, 0.0),
+    )
+    assert run(model, offcut.HMC(0.1, 3)).p_value > FALSE_ALARM
+
+
+def test_vectors_and_dicts_as_points():
+    model = offcut.RejectionModel(
+        prior={"loc": dist.Normal(0.0, 0.5).expand([2]).to_event(1)},
+        propose=lambda key, theta: {
+            "a": theta["loc"] + jax.random.normal(key, (2,)),
+            "b": jax.random.normal(jax.random.fold_in(key, 1)) + theta["loc"][0],
+        },
+        log_proposal=lambda theta, y: (
+            jnp.sum(dist.Normal(theta["loc"], 1.0).log_prob(y["a"]))
+            + dist.Normal(theta["loc"][0], 1.0).log_prob(y["b"])
+        ),
+        log_accept=lambda theta, y: -0.5 * jnp.sum(y["a"] ** 2) - 0.1 * y["b"] ** 2,
+    )
+    assert run(model, KERNELS["HMC"]).p_value > FALSE_ALARM
+
+
+# A block of theta with its own exact conditional, Y summed out (theta1 of Algorithm 2).
+
+GRID = np.linspace(-1.5, 1.5, 1201)
+
+
+def draw_location(key, theta, x):
+    """p(loc | X, scale) on a grid, with the normalising constant that this model knows."""
+    scale = theta["scale"]
+    z = (x[:, None] - GRID[None, :]) / scale
+    log_p = jnp.sum(-0.5 * z**2, axis=0) - x.shape[0] * jax.scipy.special.log_ndtr(GRID / scale)
+    cell = jax.random.categorical(key, log_p)
+    shift = jax.random.uniform(jax.random.fold_in(key, 1), minval=-0.5, maxval=0.5)
+    return {"loc": jnp.asarray(GRID)[cell] + shift * (GRID[1] - GRID[0])}
+
+
+@functools.cache
+def collapsed():
+    return offcut.truncated(
+        prior={"loc": dist.Uniform(-1.50125, 1.50125), "scale": dist.LogNormal(0.0, 0.3)},
+        base=lambda theta: dist.Normal(theta["loc"], theta["scale"]),
+        inside=lambda x: x > 0,
+        exact_updates={"loc": draw_location},
+    )
+
+
+@pytest.mark.parametrize("budget", [5, 300])
+def test_a_collapsed_block_drawn_with_its_rejections(budget):
+    assert run(collapsed(), KERNELS["HMC"], budget=budget, n=4).p_value > FALSE_ALARM
+
+
+def test_a_collapsed_block_beside_a_budget_is_caught():
+    result = run(collapsed(), KERNELS["HMC"], budget=5, n=4, twin=twins.CollapsedBesideBudget)
+    assert result.p_value < FALSE_ALARM
+
+
+def test_giving_up_keeps_the_old_pair(monkeypatch):
+    monkeypatch.setattr("offcut.sweep.MOST_ATTEMPTS", 1)
+    assert run(collapsed(), KERNELS["HMC"], budget=3, n=4).p_value > FALSE_ALARM
+    result = run(collapsed(), KERNELS["HMC"], budget=3, n=4, twin=twins.NewBlockOldRejections)
+    assert result.p_value < FALSE_ALARM
+
+
+def test_two_collapsed_blocks_each_with_its_own_pair():
+    """loc and scale both from their conditionals; theta2 is empty, and Y is drawn twice."""
+
+    def draw_scale(key, theta, x):
+        grid = jnp.exp(jnp.linspace(-1.2, 1.2, 801))
+        z = (x[:, None] - theta["loc"]) / grid[None, :]
+        log_p = jnp.sum(-0.5 * z**2, axis=0)
+        log_p -= x.shape[0] * (jnp.log(grid) + jax.scipy.special.log_ndtr(theta["loc"] / grid))
+        log_p += dist.LogNormal(0.0, 0.3).log_prob(grid) + jnp.log(grid)
+        cell = jax.random.categorical(key, log_p)
+        shift = jax.random.uniform(jax.random.fold_in(key, 1), minval=-0.5, maxval=0.5)
+        return {"scale": jnp.exp(jnp.log(grid[cell]) + shift * 2.4 / 800)}
+
+    model = offcut.truncated(
+        prior={"loc": dist.Uniform(-1.50125, 1.50125), "scale": dist.LogNormal(0.0, 0.3)},
+        base=lambda theta: dist.Normal(theta["loc"], theta["scale"]),
+        inside=lambda x: x > 0,
+        exact_updates={"loc": draw_location, ("scale",): draw_scale},
+    )
+    assert run(model, KERNELS["HMC"], budget=5, n=4).p_value > FALSE_ALARM
