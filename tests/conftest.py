@@ -36,6 +36,8 @@ CACHE = {
 
 def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_numpy_rank_promotion", "raise")
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):  # from make: kept between runs
+        os.environ.setdefault("OFFCUT_TEST_CACHE", os.environ["JAX_COMPILATION_CACHE_DIR"])
     if "OFFCUT_TEST_CACHE" not in os.environ:
         config.own_cache = os.environ["OFFCUT_TEST_CACHE"] = tempfile.mkdtemp(
             prefix="offcut-cache-"

@@ -249,7 +249,7 @@ def _check_histogram(model: Any, thetas: Any, points: Any, covariate: tuple) -> 
     bins, inner = 12, 33
     values = np.asarray(jax.tree.leaves(points)[0])
     structure = jax.tree.structure(points)
-    smallest = 1.0
+    total = 0.0
     for row in range(len(values)):
         # Edges from one half of the draws, counts from the other.
         edges = np.quantile(values[row, ::2], np.linspace(0.05, 0.95, bins + 1))
@@ -265,10 +265,10 @@ def _check_histogram(model: Any, thetas: Any, points: Any, covariate: tuple) -> 
         if mass.sum() <= 0 or not np.isfinite(mass).all():
             return Item(name, False, "log_proposal is zero or NaN where proposals fall")
         expected = mass / mass.sum() * counts.sum()
-        chi = ((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum()
-        smallest = min(smallest, float(stats.chi2.sf(chi, bins - 1)) * len(values))
-    if smallest < FALSE_ALARM:
-        detail = f"draws of propose do not follow exp(log_proposal) (p = {smallest:.1g})"
+        total += ((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum()
+    p_value = float(stats.chi2.sf(total, len(values) * (bins - 1)))
+    if p_value < FALSE_ALARM:
+        detail = f"draws of propose do not follow exp(log_proposal) (p = {p_value:.1g})"
         return Item(name, False, detail)
     return Item(name, True, f"follows log_proposal at {len(values)} values of theta")
 

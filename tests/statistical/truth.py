@@ -14,6 +14,15 @@ from scipy import stats
 FALSE_ALARM = 1e-5
 
 
+def panels(low, high, nodes, order=40):
+    """Gauss-Legendre nodes and weights on equal panels."""
+    node, weight = leggauss(order)
+    edges = np.linspace(low, high, max(1, nodes // order) + 1)
+    half = 0.5 * np.diff(edges)[:, None]
+    middle = 0.5 * (edges[:-1] + edges[1:])[:, None]
+    return (middle + half * node).ravel(), (half * weight).ravel()
+
+
 class Grid:
     """A posterior on a product grid with Gauss-Legendre weights."""
 
@@ -21,9 +30,9 @@ class Grid:
         """``log_density(**coordinates)`` broadcasts; ``bounds`` are (low, high, nodes)."""
         axes, weights = [], []
         for low, high, nodes in bounds.values():
-            node, weight = leggauss(nodes)
-            axes.append(0.5 * (high - low) * node + 0.5 * (high + low))
-            weights.append(0.5 * (high - low) * weight)
+            node, weight = panels(low, high, nodes)
+            axes.append(node)
+            weights.append(weight)
         mesh = np.meshgrid(*axes, indexing="ij")
         self.values = dict(zip(bounds, mesh, strict=True))
         measure = np.ones(())
