@@ -84,7 +84,9 @@ def where_it_goes() -> None:
             return timed(lambda: jax.block_until_ready(program(start)), 7) / times * 1e6
 
         def normals(i, total):
-            y = materialised(i, lambda: jax.random.normal(jax.random.fold_in(key, i), (layout.block,)))
+            y = materialised(
+                i, lambda: jax.random.normal(jax.random.fold_in(key, i), (layout.block,))
+            )
             return total + y
 
         def walk(i, total):
@@ -121,7 +123,9 @@ def growth() -> None:
     print("\nGrowth with n (each n in a process of its own, one core):\n")
     print("        n     time for a sweep     ns for an observation     memory above the start")
     for exponent in range(2, 7):
-        subprocess.run([sys.executable, "-m", "benchmarks", "--grow", str(10**exponent)], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks", "--grow", str(10**exponent)], check=True
+        )
 
 
 def grow_one(n: int) -> None:
@@ -150,7 +154,9 @@ def kernels() -> None:
     from benchmarks import engine
     from offcut.budget import effective_size
 
-    print("\nEffective draws per second, normal seen above zero, n = 100, four chains, two cores:\n")
+    print(
+        "\nEffective draws per second, normal seen above zero, n = 100, four chains, two cores:\n"
+    )
     print("kernel            draws   seconds     ESS loc   ESS scale   ESS of |Y|   ESS loc/s")
     x = engine.half_normal_data(100)
     model = engine.model()

@@ -8,6 +8,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from scipy import special, stats
+from statistical import models
 
 import offcut
 from offcut import keys
@@ -22,7 +23,6 @@ from offcut.augmentation.layout import (
 )
 from offcut.log1mexp import log1mexp
 from offcut.observations import observe
-from statistical import models
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,9 @@ def test_the_number_of_rejections_is_negative_binomial():
     expected = np.append(stats.nbinom.pmf(edges[:-1], n, accept), stats.nbinom.sf(11, n, accept))
     seen = np.append(np.bincount(counts[counts < 12], minlength=12), np.sum(counts >= 12))
     assert stats.chisquare(seen, expected * len(counts)).pvalue > 1e-5
-    short = np.append(stats.nbinom.pmf(edges[:-1], n - 1, accept), stats.nbinom.sf(11, n - 1, accept))
+    short = np.append(
+        stats.nbinom.pmf(edges[:-1], n - 1, accept), stats.nbinom.sf(11, n - 1, accept)
+    )
     assert stats.chisquare(seen, short / short.sum() * len(counts)).pvalue < 1e-5
 
 
@@ -196,7 +198,9 @@ def test_gradients_are_finite_where_nothing_is_accepted():
     )
     theta = {"loc": jnp.array(0.1), "power": jnp.array(0.5)}
     for y in (-1.0, 0.0, 0.4):
-        value, gradient = jax.value_and_grad(model.log_rejected)(theta, jnp.array(y), jnp.array(1.0))
+        value, gradient = jax.value_and_grad(model.log_rejected)(
+            theta, jnp.array(y), jnp.array(1.0)
+        )
         assert np.isfinite(value), y
         assert all(np.isfinite(g) for g in gradient.values()), y
     outside = jax.grad(model.log_rejected)(theta, jnp.array(-1.0), jnp.array(1.0))

@@ -23,9 +23,7 @@ def chain(q, a, prior, observed, most=400):
     keep = first + second < most
     first, second = first[keep], second[keep]
     total = first + second
-    log_ways = (
-        gammaln(n + total) - gammaln(n) - gammaln(first + 1.0) - gammaln(second + 1.0)
-    )
+    log_ways = gammaln(n + total) - gammaln(n) - gammaln(first + 1.0) - gammaln(second + 1.0)
     with np.errstate(divide="ignore"):
         log_miss = np.log(miss)
     log_y = log_ways + first * log_miss[:, [0]] + second * log_miss[:, [1]]
@@ -57,7 +55,7 @@ def instance(seed, same_bound):
 
 @pytest.mark.parametrize("seed", range(25))
 def test_both_forms_bound_the_second_eigenvalue_and_the_sharp_one_is_never_looser(seed):
-    q, a, f, bound, prior, observed = instance(seed, same_bound=True)
+    q, a, f, _, prior, observed = instance(seed, same_bound=True)
     true = second_eigenvalue(chain(q, a, prior, observed))
     constants = {
         "min_acceptance": ((q * a).sum(axis=1)).min(),

@@ -14,7 +14,7 @@ from offcut.augmentation.layout import MOST_REJECTED, Layout, empty_rejected
 from offcut.errors import ModelError, SettingsError, StartError
 from offcut.keys import as_key
 from offcut.models.rejection import RejectionModel
-from offcut.observations import _as_arrays, _point_like, _rows
+from offcut.observations import as_covariates, point_like, point_size
 from offcut.precision import in_float64
 from offcut.promises import LARGEST_LOG_ACCEPT, broken_promise, shown
 from offcut.start import PATIENCE
@@ -59,15 +59,9 @@ def augment(
     missing = set(model.prior.shapes) - set(theta)
     if missing:
         raise ModelError(f"theta lacks {sorted(missing)}; it has {sorted(theta)}")
-    trees: tuple = ()
-    if covariates is not None:
-        tree = _as_arrays(covariates, "covariates")
-        if _rows(tree, "covariates") != n:
-            raise SettingsError(f"covariates must have n={n} rows, got {_rows(tree, 'covariates')}")
-        trees = (jax.tree.map(jnp.asarray, tree),)
-    like = _point_like(model, trees)
-    size = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(like))
-    layout = Layout.of(int(n), size, covariates is not None)
+    trees = as_covariates(covariates, int(n))
+    like = point_like(model, trees)
+    layout = Layout.of(int(n), point_size(like), covariates is not None)
     theta = jax.tree.map(lambda a: jnp.asarray(a, float), dict(theta))
     program = model.programs.get(("augment", layout))
     if program is None:

@@ -109,8 +109,12 @@ def effective_size(series: np.ndarray) -> float:
     return min(max(value, 1.0), float(series.size)) if np.isfinite(value) else 1.0
 
 
-def certify(stats: dict[str, np.ndarray], budget: int | None, redraws: bool) -> Certificate:
+def certify(
+    stats: dict[str, np.ndarray], budget: int | None, draws_rejections: bool, redraws: bool
+) -> Certificate:
     """The certificate of a run, from its statistics."""
+    if not draws_rejections:
+        return Certificate(0.0, 0.0, 0.0, "this sampler draws no rejections")
     if budget is None:
         return Certificate(0.0, 0.0, 0.0, "no budget: nothing is restricted")
     limit = halving_limit(stats["rejected"], budget)

@@ -15,7 +15,7 @@ from offcut.invariance import invariance_test
 from offcut.kernels import HMC
 from offcut.keys import from_seed
 from offcut.models.rejection import RejectionModel
-from offcut.observations import _as_arrays, _check_scalars, _point_like, _rows
+from offcut.observations import as_covariates, check_scalars, count_rows, point_like, point_size
 from offcut.precision import in_float64
 from offcut.promises import LARGEST_LOG_ACCEPT, shown
 from offcut.sweep import AugmentedSampler
@@ -110,13 +110,13 @@ def check(
     key = from_seed(seed)
     trees: tuple = ()
     if covariates is not None:
-        tree = _as_arrays(covariates, "covariates")
-        n = min(n, _rows(tree, "covariates"))
-        trees = (jax.tree.map(lambda a: jnp.asarray(a[:n]), tree),)
+        trees = as_covariates(covariates, len(next(iter(jax.tree.leaves(covariates)))))
+        n = min(n, count_rows(trees, "covariates"))
+        trees = jax.tree.map(lambda a: a[:n], trees)
     items: list[Item] = []
     try:
-        like = _point_like(model, trees)
-        _check_scalars(model, like, trees)
+        like = point_like(model, trees)
+        check_scalars(model, like, trees)
     except OffcutError as error:
         return Report([Item("shapes", False, str(error))])
     items.append(Item("shapes", True, "propose gives a point, the densities give numbers"))
@@ -222,6 +222,15 @@ def _check_score(model: Any, thetas: Any, points: Any, covariate: tuple) -> Item
         gradient = jax.grad(lambda t: model.log_proposal({**fixed, **t}, y, *c))(inner)
         return jnp.concatenate([jnp.ravel(g) for g in jax.tree.leaves(gradient)])
 
+    log_q = _over_all(model.log_proposal, thetas, points, covariate)
+    if not np.isfinite(log_q).all():
+        index = tuple(np.argwhere(~np.isfinite(log_q))[0])
+        return Item(
+            name,
+            False,
+            f"log_proposal is {log_q[index]} at a point that propose gave, "
+            f"{_place(thetas, points, index)}: a parameter outside its range (a negative scale?)",
+        )
     scores = _over_all(score, thetas, points, covariate)
     mean, spread = scores.mean(axis=1), scores.std(axis=1, ddof=1)
     moving = spread > 0
@@ -277,8 +286,7 @@ def _check_invariance(
     model: Any, key: jax.Array, n: int, trees: tuple, like: Any, replicates: int
 ) -> Item:
     name = "the sampler leaves the model invariant"
-    size = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(like))
-    layout = Layout.of(n, size, bool(trees), len(model.exact_updates))
+    layout = Layout.of(n, point_size(like), bool(trees), len(model.exact_updates))
     kernel = HMC(step_size=float(0.4 / np.sqrt(2 * n)), num_steps=4)
     sampler = AugmentedSampler(model, layout, kernel)
     try:

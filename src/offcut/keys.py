@@ -21,6 +21,7 @@ from jax.extend.random import define_prng_impl
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
+_WORTH_A_WALL = 32
 _WIDTHS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
@@ -57,6 +58,21 @@ def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _random_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
+    """Bits, with a wall behind them: XLA would fuse the hash into what follows, and slow both.
+
+    A conditional is such a wall. Both its branches give the same bits, so nothing depends on which
+    is taken; few bits are not worth it.
+    """
+    if math.prod(shape) < _WORTH_A_WALL:
+        return _hashed_bits(key, width, shape)
+    return lax.cond(
+        key[0] != key[1],
+        lambda: _hashed_bits(key, width, shape),
+        lambda: _hashed_bits(key, width, shape) + np.zeros((), _WIDTHS[width]),
+    )
+
+
+def _hashed_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
     high, low = _threefry(key, *_counters(shape))
     if width == 64:
         return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)

@@ -23,22 +23,13 @@ def observe(
     model: RejectionModel, data: Any, covariates: Any
 ) -> tuple[Observed, Layout, dict[str, np.ndarray]]:
     """Checked, padded arrays; the static sizes; and the data as named arrays for the result."""
-    points = _as_arrays(data, "data")
-    n = _rows(points, "data")
-    covariate_trees: tuple = ()
-    if covariates is not None:
-        tree = _as_arrays(covariates, "covariates")
-        rows = _rows(tree, "covariates")
-        if rows != n:
-            raise DataError(
-                f"covariates have {rows} rows, data have {n}: every observation needs its own"
-            )
-        covariate_trees = (jax.tree.map(jnp.asarray, tree),)
-    like = _point_like(model, covariate_trees)
+    points = as_arrays(data, "data")
+    n = count_rows(points, "data")
+    covariate_trees = as_covariates(covariates, n)
+    like = point_like(model, covariate_trees)
     points = _matched(points, like)
-    _check_scalars(model, like, covariate_trees)
-    size = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(like))
-    layout = Layout.of(n, size, covariates is not None, len(model.exact_updates))
+    check_scalars(model, like, covariate_trees)
+    layout = Layout.of(n, point_size(like), covariates is not None, len(model.exact_updates))
     _check_exact_updates(model, points)
     named = _named(points, "x")
     if covariates is not None:
@@ -52,12 +43,27 @@ def observe(
     return observed, layout, named
 
 
-def _as_arrays(tree: Any, what: str) -> Any:
+def as_covariates(covariates: Any, n: int) -> tuple:
+    """() where there are none, else a pytree of arrays with n rows; data frames become dicts."""
+    if covariates is None:
+        return ()
+    if hasattr(covariates, "columns") and hasattr(covariates, "items"):
+        covariates = {str(name): column for name, column in covariates.items()}
+    tree = as_arrays(covariates, "covariates")
+    rows = count_rows(tree, "covariates")
+    if rows != n:
+        raise DataError(
+            f"covariates have {rows} rows for {n} observations: every observation needs its own"
+        )
+    return (jax.tree.map(jnp.asarray, tree),)
+
+
+def as_arrays(tree: Any, what: str) -> Any:
     """Dicts and tuples are trees; everything else is turned into one array."""
     if isinstance(tree, dict):
-        return {key: _as_arrays(value, f"{what}[{key!r}]") for key, value in tree.items()}
+        return {key: as_arrays(value, f"{what}[{key!r}]") for key, value in tree.items()}
     if isinstance(tree, tuple):
-        parts = [_as_arrays(value, f"{what}[{i}]") for i, value in enumerate(tree)]
+        parts = [as_arrays(value, f"{what}[{i}]") for i, value in enumerate(tree)]
         return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     if tree is None:
         raise DataError(f"{what} is None; give an array with a row for each observation")
@@ -95,7 +101,8 @@ def _as_arrays(tree: Any, what: str) -> Any:
     return array
 
 
-def _rows(tree: Any, what: str) -> int:
+def count_rows(tree: Any, what: str) -> int:
+    """Length of the first axis, the same for all parts."""
     leaves = jax.tree.leaves(tree)
     if not leaves:
         raise DataError(f"{what} is empty: at least one observation is needed")
@@ -114,7 +121,12 @@ def _rows(tree: Any, what: str) -> int:
     return int(n)
 
 
-def _point_like(model: RejectionModel, covariates: tuple) -> Any:
+def point_size(like: Any) -> int:
+    """Numbers in one point."""
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(like))
+
+
+def point_like(model: RejectionModel, covariates: tuple) -> Any:
     """Shapes and dtypes of one proposal."""
     first = jax.tree.map(lambda a: a[0], covariates)
 
@@ -177,7 +189,7 @@ def _matched(points: Any, like: Any) -> Any:
     return jax.tree.map(match, points, like)
 
 
-def _check_scalars(model: RejectionModel, like: Any, covariates: tuple) -> None:
+def check_scalars(model: RejectionModel, like: Any, covariates: tuple) -> None:
     """log_proposal, log_accept and log_reject give scalars."""
     first = jax.tree.map(lambda a: a[0], covariates)
     functions = {"log_proposal": model.log_proposal, "log_accept": model.log_accept}

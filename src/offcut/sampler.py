@@ -8,7 +8,7 @@ adds is common to all: keys, chains, blocks, warm-up schedule, budget, checkpoin
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 
@@ -48,46 +48,60 @@ class Info(NamedTuple):
     evidence: Any
 
 
-class Sampler(Protocol):
-    """What a model hands to the driver. ``data`` is a pytree of arrays, passed in, never baked in.
+class Sampler:
+    """What a model hands to the driver: subclass it and write ``start``, ``step`` and ``record``.
+
+    ``data`` is a pytree of arrays, passed in, never baked in. The other methods are for samplers
+    that hold rejections in a buffer; their defaults are those of a sampler without one.
 
     Attributes
     ----------
-    adapts : bool
-        Whether warm-up changes anything but the position.
-    redraws : bool
-        Whether Y is redrawn until it fits the budget, so that ``attempts`` mean something.
     kernel_name : str
         For the result.
+    adapts : bool
+        Whether warm-up changes anything but the position.
+    draws_rejections : bool
+        Whether there is a Y, so that a budget means something.
+    redraws : bool
+        Whether Y is redrawn until it fits the budget, so that ``attempts`` mean something.
     """
 
-    adapts: bool
-    redraws: bool
-    kernel_name: str
+    kernel_name: str = ""
+    adapts: bool = False
+    draws_rejections: bool = False
+    redraws: bool = False
 
     def start(self, key: jax.Array, data: Any, budget: int) -> Any:
         """A first state (host side); raises ``StartError`` where there is none."""
+        raise NotImplementedError
 
     def step(self, key: jax.Array, state: Any, stage: Stage, data: Any) -> tuple[Any, Info]:
         """One sweep; pure and compiled."""
+        raise NotImplementedError
 
     def record(self, state: Any) -> dict[str, jax.Array]:
         """The posterior variables at a state; pure and compiled with the step."""
+        raise NotImplementedError
 
     def capacity(self, state: Any) -> int | None:
-        """Rows of the buffer, or None where the state has none."""
+        """Rows of the buffer of rejections, or None where the state has none."""
+        return None
 
     def resized(self, state: Any, capacity: int) -> Any:
         """The same state with room for ``capacity`` rejections."""
+        return state
 
     def row_bytes(self, state: Any) -> int:
         """Bytes that one more rejection takes."""
+        return 0
 
     def rejected(self, state: Any) -> int:
         """|Y| held in the state (0 where none is held)."""
+        return 0
 
     def explain(self, state: Any, evidence: Any) -> Exception:
         """The error to raise after a BROKEN step."""
+        return RuntimeError(f"a step of {self.kernel_name} broke: {evidence}")
 
     def inspect(self, state: Any, data: Any) -> None:
         """Check promises that the step does not (host side, once a block); raise if broken."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from os import PathLike
 from typing import Any
 
@@ -14,7 +15,7 @@ import xarray as xr
 from offcut.budget import certify, checked_budget
 from offcut.driver.run import Settings, run_chains
 from offcut.driver.store import Store
-from offcut.errors import ModelError, SettingsError
+from offcut.errors import CheckpointError, ModelError, SettingsError
 from offcut.kernels import NUTS
 from offcut.kernels.tuning import warmup_schedule
 from offcut.models.rejection import RejectionModel
@@ -128,12 +129,16 @@ def run(
     finally:
         if store is not None:
             store.close()
-    certificate = certify(drawn.stats, drawn.budget, sampler.redraws)
-    facts = {"model": type(model).__name__, "kernel": sampler.kernel_name}
+    certificate = certify(drawn.stats, drawn.budget, sampler.draws_rejections, sampler.redraws)
+    facts = {
+        "model": type(model).__name__,
+        "kernel": sampler.kernel_name,
+        "draws_rejections": int(sampler.draws_rejections),
+    }
     tree = make_tree(drawn, observed, certificate, settings, facts)
     warn_of_trouble(tree)
-    if settings.progress and _is_terminal():
-        print(summary(tree))
+    if settings.progress and sys.stderr.isatty():
+        print(summary(tree), file=sys.stderr)
     return tree
 
 
@@ -196,6 +201,12 @@ def _identity(
 def model_digest(model: Any, arrays: Any) -> str:
     """A digest of what the model computes: its traced program and the constants in it."""
     if not isinstance(model, RejectionModel):
+        if " at 0x" in repr(model):
+            raise CheckpointError(
+                f"{type(model).__name__} cannot be checkpointed: its repr has a memory address in "
+                "it, so a later process could not tell whether it is the same model; make it a "
+                "dataclass, or give it a repr that names its settings"
+            )
         return hashlib.sha256(repr(model).encode()).hexdigest()[:16]
     covariate = jax.tree.map(lambda a: a[0], arrays.covariates)
 
@@ -224,9 +235,3 @@ def _whole(name: str, value: object, least: int, most: int = 10**9) -> int:
             allowed = f" of at most {most:,}"
         raise SettingsError(f"{name} must be a whole number{allowed}, got {value!r}")
     return int(value)  # type: ignore[call-overload]
-
-
-def _is_terminal() -> bool:
-    import sys
-
-    return sys.stderr.isatty()

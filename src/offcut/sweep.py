@@ -29,9 +29,10 @@ from offcut.augmentation.layout import (
 )
 from offcut.augmentation.shared import Run, merge_worst, no_worst
 from offcut.kernels.tuning import Tuning, tuned
+from offcut.model_sampler import ModelSampler, is_broken
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
-from offcut.promises import LARGEST_LOG_ACCEPT, broken_promise, inspect_observations
+from offcut.promises import broken_promise
 from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 from offcut.start import find_start
 
@@ -57,17 +58,14 @@ class Attempts(NamedTuple):
     over: jax.Array  # more rejections than the budget allows: try again
 
 
-class AugmentedSampler:
+class AugmentedSampler(ModelSampler):
     """Algorithm 2 with a kernel that moves theta2 given X and Y (NUTS, HMC, RandomWalk)."""
 
     redraws = True
 
     def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
-        self.model, self.layout, self.kernel = model, layout, kernel
-        self.adapts = kernel.adapts
-        self.kernel_name = repr(kernel)
+        super().__init__(model, layout, kernel)
         self._log_joint = log_joint(model, layout)
-        self._record = jax.jit(self.record)
 
     def start(self, key: jax.Array, data: Observed, budget: int) -> State:
         """A place where the model accepts, with a first Y."""
@@ -89,8 +87,7 @@ class AugmentedSampler:
         """One sweep."""
         key_pair, key_kernel = jax.random.split(key)
         drawn, attempts, gave_up, run_status, worst = self._draw_pairs(key_pair, state, stage, data)
-        broken = jnp.isnan(worst.log_accept) | (worst.log_accept > LARGEST_LOG_ACCEPT)
-        status = jnp.where(broken, BROKEN, run_status)
+        status = jnp.where(is_broken(worst.log_accept), BROKEN, run_status)
 
         def log_density(position: jax.Array) -> jax.Array:
             theta = self.model.prior.constrain(position, drawn.exact)
@@ -213,10 +210,6 @@ class AugmentedSampler:
         new = update(key, theta, points)
         return {name: jnp.asarray(value, theta[name].dtype) for name, value in new.items()}
 
-    def record(self, state: State) -> dict[str, jax.Array]:
-        """theta with its deterministic sites."""
-        return self.model.prior.constrain(state.position, state.exact)
-
     def capacity(self, state: State) -> int:
         """Rows of the buffer of rejected points."""
         return capacity_of(self.layout, state.rejected)
@@ -240,8 +233,3 @@ class AugmentedSampler:
         """log_accept was NaN or above 0."""
         theta = self.model.prior.constrain(state.position, state.exact)
         return broken_promise(theta, evidence.point, float(evidence.log_accept))
-
-    def inspect(self, state: State, data: Observed) -> None:
-        """log_accept at the observations, at this state (once for all where it is fixed)."""
-        if not self.model.window_is_fixed:
-            inspect_observations(self.model, self.layout, self._record(state), data)

@@ -260,6 +260,8 @@ def test_a_collapsed_block_under_a_budget_has_the_tilted_posterior():
     """(theta1, Y) drawn as one pair; drawing theta1 first and redrawing Y alone is wrong."""
     from statistical.test_invariance import collapsed
 
+pytestmark = pytest.mark.statistical
+
     x = models.half_normal_data(n=6)
     budget = 4
 

@@ -21,6 +21,8 @@ from offcut.sweep import AugmentedSampler
 from statistical import models, twins
 from statistical.truth import FALSE_ALARM
 
+pytestmark = pytest.mark.statistical
+
 KERNELS = {
     "HMC": offcut.HMC(0.2, 5),
     "NUTS": offcut.NUTS(0.3),

@@ -73,6 +73,8 @@ def test_zero_truncated_poisson_has_integer_points():
 
     from statistical.truth import Grid
 
+pytestmark = pytest.mark.statistical
+
     x = np.array([1, 1, 2, 1, 3, 1, 1, 2])
     model = offcut.truncated(
         prior={"rate": dist.Gamma(2.0, 2.0)},

@@ -37,8 +37,8 @@ class Layout(NamedTuple):
         """Sizes that keep one block in the first levels of cache."""
         roomy = max(32, 2 ** int(math.log2(max(32768 // max(point_size, 1), 32))))
         power = 2 ** math.ceil(math.log2(max(n, 2)))
-        block = int(np.clip(power // 2, 64, min(2048, roomy)))
-        chunk = int(np.clip(power, 128, min(4096, max(roomy, 128))))
+        block = int(np.clip(power // 4, 64, min(1024, roomy)))
+        chunk = int(np.clip(power, 128, min(2048, max(roomy, 128))))
         return cls(n, block, chunk, has_covariates, 2 if updates < 2 else 3)
 
     def capacity(self, rejected: int) -> int:

@@ -20,19 +20,17 @@ class Progress:
                 BarColumn,
                 MofNCompleteColumn,
                 TextColumn,
-                TimeElapsedColumn,
                 TimeRemainingColumn,
             )
             from rich.progress import Progress as Bar
 
             self._bar = Bar(
                 TextColumn("{task.description}"),
-                BarColumn(),
+                BarColumn(bar_width=None),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[rate]}"),
                 TextColumn("{task.fields[told]}"),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
+                TimeRemainingColumn(compact=True),
                 console=Console(stderr=True),
             )
             self._tasks = [

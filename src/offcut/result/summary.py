@@ -13,6 +13,7 @@ from offcut.errors import TrustWarning
 
 R_HAT_LIMIT = 1.05
 TV_LIMIT = 0.05
+ENOUGH_ESS = 100
 MOST_ROWS = 40
 
 
@@ -46,7 +47,8 @@ def summary(posterior: xr.DataTree) -> Summary:
     """
     table = _table(posterior["posterior"].dataset)
     trouble = find_trouble(posterior, table)
-    lines = [*_rows(table), "", *_rejections(posterior), "", *_certificate(posterior)]
+    parts = [_rows(table), _rejections(posterior), _certificate(posterior)]
+    lines = [line for part in parts if part for line in [*part, ""]][:-1]
     if trouble:
         lines += ["", "Before you trust this:"] + [f"  - {line}" for line in trouble]
     return Summary(table, "\n".join(lines), trouble)
@@ -79,7 +81,15 @@ def find_trouble(posterior: xr.DataTree, table: dict[str, dict[str, float]]) -> 
             named = ", ".join(f"{k} ({v:.2f})" for k, v in worst[:4])
             trouble.append(
                 f"The chains disagree: R-hat above {R_HAT_LIMIT} for {named}. Run longer, and if "
-                "it stays, tighten the prior: weakly identified parameters drift in the tail."
+                "it stays, tighten the prior: weakly identified parameters drift in the tail. "
+                "Where few proposals pass the filter, kernel=offcut.Exchange() may mix better."
+            )
+        least = min(table, key=lambda name: table[name]["ess"])
+        if table[least]["ess"] < ENOUGH_ESS:
+            trouble.append(
+                f"Few effective draws: {table[least]['ess']:.0f} for {least}. Means are uncertain "
+                f"by {table[least]['mcse'] / max(table[least]['sd'], 1e-300):.0%} of a standard "
+                "deviation, tail quantiles by more: run longer."
             )
     if "gave_up" in stats and bool(stats["gave_up"].any()):
         share = float(stats["gave_up"].mean())
@@ -159,6 +169,8 @@ def _rows(table: dict[str, dict[str, float]]) -> list[str]:
 
 
 def _rejections(posterior: xr.DataTree) -> list[str]:
+    if not posterior.attrs["draws_rejections"]:
+        return []
     stats: Any = posterior["sample_stats"]
     rejected = stats["rejected"].values
     n = posterior.attrs["n_observations"]
@@ -173,8 +185,8 @@ def _rejections(posterior: xr.DataTree) -> list[str]:
 
 def _certificate(posterior: xr.DataTree) -> list[str]:
     attrs = posterior.attrs
-    if attrs["budget"] == "none":
-        return ["Certificate: no budget was set, so nothing was restricted."]
+    if attrs["budget"] == "none" or not attrs["draws_rejections"]:
+        return [f"Certificate: nothing was restricted ({attrs['tv_note']})."]
     budget = attrs["budget"]
     lines = [
         f"Certificate: sweeps were limited to {budget:,} rejections. Halving that limit would "

@@ -1,0 +1,133 @@
+"""What exchange and pseudo-marginal share: a random walk judged by fresh simulations."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from offcut.augmentation.joint import Observed, log_unnormalised
+from offcut.augmentation.layout import Layout, Rejected, empty_rejected
+from offcut.errors import SettingsError
+from offcut.kernels.random_walk import first_walk, walk
+from offcut.kernels.tuning import Tuning, tuned
+from offcut.model_sampler import ModelSampler, is_broken
+from offcut.models.rejection import RejectionModel
+from offcut.prior import Theta
+from offcut.promises import broken_promise
+from offcut.sampler import BROKEN, OK, Info, Stage
+from offcut.start import find_start
+
+
+class State(NamedTuple):
+    """Position, an estimate that travels with it (unused by exchange), |Y| of its run, tuning."""
+
+    position: jax.Array
+    exact: Theta
+    log_estimate: jax.Array
+    rejected: jax.Array
+    tuning: Tuning
+
+
+class WalkSampler(ModelSampler):
+    """What exchange and pseudo-marginal share: a random walk judged by fresh simulations.
+
+    Exact updates of blocks of theta draw from p(theta1 | X, theta2), which a budget would tilt by
+    an intractable factor; such models need a kernel that keeps Y.
+    """
+
+    smallest_scale = 0.0
+
+    def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
+        if model.exact_updates:
+            raise SettingsError(
+                f"{type(kernel).__name__} cannot be combined with exact_updates: under a budget "
+                "the pair (theta1, Y) must be redrawn together; use NUTS, HMC or RandomWalk"
+            )
+        super().__init__(model, layout, kernel)
+        self._log_f = log_unnormalised(model, layout)
+
+    def start(self, key: jax.Array, data: Observed, budget: int) -> State:
+        """A place where the model accepts."""
+        key_start, key_estimate = jax.random.split(key)
+        theta, rejected = find_start(self.model, self.layout, key_start, data, budget)
+        position, exact = self.model.prior.split(theta)
+        points = self.layout.n + int(rejected.count)
+        tuning = first_walk(self.kernel.scale, points, position.shape[0])
+        estimate = self.first_estimate(key_estimate, theta, data, int(rejected.count))
+        return State(position, exact, estimate, rejected.count, tuning)
+
+    def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
+        """The state at theta with a Y drawn from the model (for the invariance test)."""
+        position, exact = self.model.prior.split(theta)
+        tuning = first_walk(self.kernel.scale, 2 * self.layout.n, position.shape[0])
+        estimate = self.stationary_estimate(key, theta, data)
+        return State(position, exact, estimate, rejected.count, tuning)
+
+    def stationary_estimate(self, key: jax.Array, theta: Theta, data: Observed) -> jax.Array:
+        """What travels with a position at stationarity."""
+        return jnp.zeros(())
+
+    def first_estimate(
+        self, key: jax.Array, theta: Theta, data: Observed, rejected: int
+    ) -> jax.Array:
+        """What travels with the first position."""
+        return jnp.zeros(())
+
+    def log_ratio(
+        self, key: jax.Array, theta: Theta, new_theta: Theta, state: State, stage: Stage, data: Any
+    ) -> tuple:
+        """Log acceptance ratio without the prior, the new estimate, |Y'|, and the worst log a."""
+        raise NotImplementedError
+
+    def empty_buffer(self, data: Observed) -> Any:
+        """Runs of these samplers only count their rejections."""
+        like = jax.tree.map(lambda a: a[0], data.points)
+        return empty_rejected(self.layout, like, self.layout.chunk)
+
+    def step(
+        self, key: jax.Array, state: State, stage: Stage, data: Observed
+    ) -> tuple[State, Info]:
+        """Propose, simulate, decide."""
+        prior = self.model.prior
+        key_walk, key_simulate, key_accept = jax.random.split(key, 3)
+        position = walk(key_walk, state.position, state.tuning)
+        theta = prior.constrain(state.position, state.exact)
+        new_theta = prior.constrain(position, state.exact)
+        ratio, estimate, rejected, worst = self.log_ratio(
+            key_simulate, theta, new_theta, state, stage, data
+        )
+        ratio += prior.log_density(position, state.exact)
+        ratio -= prior.log_density(state.position, state.exact)
+        over = rejected > stage.budget
+        usable = ~over & ~jnp.isnan(ratio)
+        rate = jnp.exp(jnp.minimum(jnp.where(usable, ratio, -jnp.inf), 0.0))
+        accepted = jax.random.uniform(key_accept) < rate
+        broken = is_broken(worst.log_accept)
+        moved = State(position, state.exact, estimate, rejected, state.tuning)
+        new = jax.tree.map(lambda a, b: jnp.where(accepted & ~broken, a, b), moved, state)
+        if self.adapts:
+            target = self.kernel.target_acceptance
+            # A refusal by the budget says nothing about the scale: no step is small enough.
+            told = jnp.where(over, jnp.nan, rate)
+            tuning = tuned(state.tuning, stage, new.position, told, target, self.smallest_scale)
+            new = new._replace(tuning=tuning)
+        stats = {
+            "rejected": new.rejected,
+            "acceptance_rate": rate,
+            "accepted": accepted,
+            "over_budget": over,
+            "step_size": state.tuning.step_size,
+        }
+        evidence = (new_theta, worst)
+        return new, Info(stats, jnp.where(broken, BROKEN, OK), evidence)
+
+    def rejected(self, state: State) -> int:
+        """|Y| of the run that led to the current position."""
+        return int(state.rejected)
+
+    def explain(self, state: State, evidence: Any) -> Exception:
+        """log_accept was NaN or above 0."""
+        theta, worst = evidence
+        return broken_promise(theta, worst.point, float(worst.log_accept))
