@@ -18,6 +18,8 @@ from offcut.observations import observe
 from statistical import models, twins
 from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees, moments, p_value
 
+pytestmark = pytest.mark.statistical
+
 RUN = {"chains": 16, "draws": 2000, "warmup": 300, "progress": False}
 HMC = offcut.HMC(num_steps=8)
 
@@ -259,8 +261,6 @@ def test_exchange_and_pseudo_marginal_say_why_they_have_no_estimate(tilted):
 def test_a_collapsed_block_under_a_budget_has_the_tilted_posterior():
     """(theta1, Y) drawn as one pair; drawing theta1 first and redrawing Y alone is wrong."""
     from statistical.test_invariance import collapsed
-
-pytestmark = pytest.mark.statistical
 
     x = models.half_normal_data(n=6)
     budget = 4

@@ -10,6 +10,8 @@ import offcut
 from statistical import models
 from statistical.truth import assert_agrees, assert_disagrees, quiet
 
+pytestmark = pytest.mark.statistical
+
 RUN = {"chains": 16, "draws": 1500, "warmup": 400, "progress": False}
 KERNELS = {
     "NUTS": offcut.NUTS(),
@@ -72,8 +74,6 @@ def test_zero_truncated_poisson_has_integer_points():
     from scipy import special, stats
 
     from statistical.truth import Grid
-
-pytestmark = pytest.mark.statistical
 
     x = np.array([1, 1, 2, 1, 3, 1, 1, 2])
     model = offcut.truncated(
