@@ -141,7 +141,7 @@ def test_fractions_where_counts_are_proposed() -> None:
 @pytest.mark.parametrize(
     ("covariates", "said"),
     [
-        (X[:19], "covariates have 19 rows, data have 20: every observation needs its own"),
+        (X[:19], "covariates have 19 rows for 20 observations: every observation needs its own"),
         (np.r_[X[:19], np.nan], "covariates has 1 NaN"),
         (["a"] * 20, "covariates must be real numbers"),
         ({"dose": X, "group": ["a"] * 20}, r"covariates\['group'\] must be real numbers"),
@@ -412,7 +412,7 @@ def test_budgets(budget: Any) -> None:
     ],
 )
 def test_whole_numbers(setting: str, value: Any) -> None:
-    with pytest.raises(SettingsError, match=rf"{setting} must be a whole number .*, got {value!r}"):
+    with pytest.raises(SettingsError, match=rf"{setting} must be a whole number.*, got {value!r}"):
         sample(MODEL, **{setting: value})
 
 

@@ -130,7 +130,7 @@ def test_dying_at_any_write_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Too small a budget to begin with, so that "auto" restarts the draws: phase after phase.
-    monkeypatch.setattr(run_module, "budget_after_warmup", lambda rejected, held, n: held)
+    monkeypatch.setattr(run_module, "budget_after_warmup", lambda rejected, held, n, most: held)
     monkeypatch.setattr(run_module, "MOST_RESTARTS", 1)
     monkeypatch.setattr(chain_module, "BLOCK_SECONDS", 0.0)
     monkeypatch.setattr(chain_module, "SAVE_SECONDS", 0.0)

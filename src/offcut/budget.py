@@ -54,25 +54,27 @@ def checked_budget(budget: object) -> int | str | None:
     return int(budget)  # type: ignore[call-overload]
 
 
-def warmup_budget(budget: int | str | None, n: int) -> int | None:
-    """The budget in force during warm-up."""
+def warmup_budget(budget: int | str | None, n: int, most: int = MOST_REJECTED) -> int | None:
+    """The budget in force during warm-up; "auto" stays within the ``most`` that fit in memory."""
     if budget == "auto":
-        return min(max(WARMUP_ROOM, 200 * n), MOST_REJECTED)
+        return min(max(WARMUP_ROOM, 200 * n), most)
     return budget  # type: ignore[return-value]
 
 
-def budget_after_warmup(rejected: np.ndarray, held: int, n: int) -> int:
+def budget_after_warmup(
+    rejected: np.ndarray, held: int, n: int, largest: int = MOST_REJECTED
+) -> int:
     """Ample room above what the second half of warm-up needed; never below what is held."""
     late = rejected[:, rejected.shape[1] // 2 :]
     most = max(int(late.max()) if late.size else 0, held)
-    return int(min(max(4 * most, n, SMALLEST_AUTO_BUDGET), MOST_REJECTED))
+    return int(max(min(max(4 * most, n, SMALLEST_AUTO_BUDGET), largest), held))
 
 
-def grown_budget(rejected: np.ndarray, budget: int) -> int | None:
+def grown_budget(rejected: np.ndarray, budget: int, largest: int = MOST_REJECTED) -> int | None:
     """A larger budget where draws came near the present one, else None."""
     exceeded = bool(np.any(rejected > budget // 2))
-    if exceeded and halving_limit(rejected, budget) > TOLERATED and budget < MOST_REJECTED:
-        return int(min(4 * budget, MOST_REJECTED))
+    if exceeded and halving_limit(rejected, budget) > TOLERATED and budget < largest:
+        return int(min(4 * budget, largest))
     return None
 
 

@@ -239,7 +239,7 @@ def test_an_ample_budget_and_none_agree(tilted):
 
 def test_auto_grows_its_budget_when_draws_come_near_it(monkeypatch, tilted):
     monkeypatch.setattr(
-        "offcut.driver.run.budget_after_warmup", lambda rejected, held, n: max(held, 8)
+        "offcut.driver.run.budget_after_warmup", lambda rejected, held, n, most: max(held, 8)
     )
     _, x, _, _, _, _ = tilted
     posterior = offcut.sample(models.half_normal(), x, kernel=HMC, seed=29, **RUN)

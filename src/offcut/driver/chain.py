@@ -19,7 +19,7 @@ from offcut.errors import MemoryLimitError
 from offcut.sampler import BROKEN, FULL, Sampler
 
 #: Memory that the rejected points of one chain may take.
-MEMORY_LIMIT = 2 * 2**30
+MEMORY_LIMIT = 2**30
 #: A block is sized to take about this long, so that Ctrl-C and progress are prompt.
 BLOCK_SECONDS = 0.2
 SAVE_SECONDS = 2.0
@@ -63,6 +63,12 @@ class Chain:
         self._pace, self._measured = 0.0, False  # seconds for a step; the first call compiles
         if store is not None:
             self._resume(store)
+
+    @property
+    def most_rejections(self) -> int:
+        """How many rejections fit into the memory that a chain may use."""
+        row = self.sampler.row_bytes(self.state)
+        return MOST_REJECTED if row == 0 else min(MOST_REJECTED, MEMORY_LIMIT // row)
 
     def _resume(self, store: Store) -> None:
         saved = store.load(self.number)
@@ -170,7 +176,7 @@ class Chain:
 
     def _grow(self, phase: Phase) -> None:
         capacity = self.sampler.capacity(self.state) or 0
-        wanted = 2 * capacity
+        wanted = 2 * capacity if phase.budget is None else min(2 * capacity, phase.budget)
         needed = wanted * self.sampler.row_bytes(self.state)
         if needed > MEMORY_LIMIT:
             raise MemoryLimitError(

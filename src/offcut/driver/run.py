@@ -71,11 +71,13 @@ def run_chains(
         chains = _make_chains(sampler, data, settings, first_budget, store, progress, programs)
         workers = _Workers(settings, stop)
         try:
+            most = chains[0].most_rejections
+            first_budget = warmup_budget(settings.budget, n, most)
             phase = Phase(0, settings.warmup, first_budget, schedule)
             interrupted = workers.run(chains, phase)
             if interrupted:
                 raise KeyboardInterrupt("interrupted in warm-up: nothing has been drawn yet")
-            warmup_rejected, budget = _after_warmup(chains, settings, store, n)
+            warmup_rejected, budget = _after_warmup(chains, settings, store, n, most)
             # A resumed run may have restarted its draws already.
             restarts = max(0, max(chain.phase_number for chain in chains) - 1)
             if restarts and store is not None:
@@ -87,7 +89,7 @@ def run_chains(
                 larger = None
                 may_grow = settings.budget == "auto" and not interrupted
                 if may_grow and budget is not None and restarts < MOST_RESTARTS:
-                    larger = grown_budget(drawn.stats["rejected"], budget)
+                    larger = grown_budget(drawn.stats["rejected"], budget, most)
                 if larger is None:
                     return drawn
                 restarts += 1
@@ -181,7 +183,7 @@ def _raise_first(futures: list[Future]) -> None:
 
 
 def _after_warmup(
-    chains: list[Chain], settings: Settings, store: Store | None, n: int
+    chains: list[Chain], settings: Settings, store: Store | None, n: int, most: int
 ) -> tuple[np.ndarray, int | None]:
     """The series of |Y| in warm-up and the budget of the draws."""
     in_warmup = all(chain.phase_number == 0 for chain in chains)
@@ -194,7 +196,7 @@ def _after_warmup(
     if noted is not None:
         return rejected, noted
     held = max(chain.sampler.rejected(chain.state) for chain in chains)
-    return rejected, _noted(store, 1, budget_after_warmup(rejected, held, n))
+    return rejected, _noted(store, 1, budget_after_warmup(rejected, held, n, most))
 
 
 def _noted(store: Store | None, phase: int, budget: int) -> int:

@@ -85,7 +85,7 @@ def find_trouble(posterior: xr.DataTree, table: dict[str, dict[str, float]]) -> 
                 "Where few proposals pass the filter, kernel=offcut.Exchange() may mix better."
             )
         least = min(table, key=lambda name: table[name]["ess"])
-        if table[least]["ess"] < ENOUGH_ESS:
+        if not disagreeing and table[least]["ess"] < ENOUGH_ESS:
             trouble.append(
                 f"Few effective draws: {table[least]['ess']:.0f} for {least}. Means are uncertain "
                 f"by {table[least]['mcse'] / max(table[least]['sd'], 1e-300):.0%} of a standard "
@@ -185,8 +185,10 @@ def _rejections(posterior: xr.DataTree) -> list[str]:
 
 def _certificate(posterior: xr.DataTree) -> list[str]:
     attrs = posterior.attrs
-    if attrs["budget"] == "none" or not attrs["draws_rejections"]:
-        return [f"Certificate: nothing was restricted ({attrs['tv_note']})."]
+    if not attrs["draws_rejections"]:
+        return ["Certificate: this sampler draws no rejections, so nothing was restricted."]
+    if attrs["budget"] == "none":
+        return ["Certificate: no budget was set, so nothing was restricted."]
     budget = attrs["budget"]
     lines = [
         f"Certificate: sweeps were limited to {budget:,} rejections. Halving that limit would "
