@@ -10,8 +10,8 @@ import numpy as np
 
 from offcut.augmentation.algorithm1 import run_algorithm_1
 from offcut.augmentation.joint import Observed, pad_rows
-from offcut.augmentation.layout import MOST_REJECTED, Layout, empty_rejected
-from offcut.errors import ModelError, SettingsError, StartError
+from offcut.augmentation.layout import MEMORY_LIMIT, MOST_REJECTED, Layout, empty_rejected
+from offcut.errors import MemoryLimitError, SettingsError, StartError
 from offcut.keys import as_key
 from offcut.models.rejection import RejectionModel
 from offcut.observations import as_covariates, point_like, point_size
@@ -56,13 +56,10 @@ def augment(
     """
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise SettingsError(f"n must be a whole number of at least 1, got {n!r}")
-    missing = set(model.prior.shapes) - set(theta)
-    if missing:
-        raise ModelError(f"theta lacks {sorted(missing)}; it has {sorted(theta)}")
     trees = as_covariates(covariates, int(n))
     like = point_like(model, trees)
     layout = Layout.of(int(n), point_size(like), covariates is not None)
-    theta = jax.tree.map(lambda a: jnp.asarray(a, float), dict(theta))
+    theta = model.prior.completed(theta)
     program = model.programs.get(("augment", layout))
     if program is None:
 
@@ -94,6 +91,13 @@ def augment(
                 "on the scale of the proposals?"
             )
         capacity = layout.capacity(8 * capacity)
+        needed = capacity * layout.sections * 8 * max(point_size(like), 1)
+        if needed > MEMORY_LIMIT:
+            raise MemoryLimitError(
+                f"more than {count:,} proposals were rejected before {n} were accepted at "
+                f"theta={shown(theta)}, and room for more would take {needed / 2**30:.1f} GiB of "
+                f"the {MEMORY_LIMIT / 2**30:.0f} GiB allowed; ask for fewer at a time"
+            )
     accepted = jax.tree.map(np.asarray, run.kept)
     rejected = jax.tree.map(lambda a: np.asarray(a[:count]), run.rejected.points)
     return accepted, rejected

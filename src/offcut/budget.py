@@ -37,7 +37,7 @@ class Certificate(NamedTuple):
 
     tv_halving_limit: float  # upper limit of what halving the budget would change
     tv_estimate: float  # estimate of 1 - c; nan where the sampler has no attempts
-    tv_lower: float  # lower limit of 1 - c; nan likewise
+    tv_lower: float  # share of sweeps redrawn, on average at most 1 - c; nan likewise
     tv_note: str  # why an entry is nan or void, or ""
 
 
@@ -91,6 +91,8 @@ def halving_limit(rejected: np.ndarray, budget: int) -> float:
     budget : int
         B.
     """
+    if budget == 0:
+        return 1.0  # half of nothing is no smaller budget
     over = rejected > budget // 2
     effective = effective_size(rejected.astype(float))
     if 0 < over.mean() < 1:

@@ -229,6 +229,12 @@ def _check_exact_updates(model: RejectionModel, points: Any) -> None:
         if not isinstance(result, dict) or set(result) != set(names):
             came = sorted(result) if isinstance(result, dict) else type(result).__name__
             raise ModelError(f"{said} must return a dict with {sorted(names)}, got {came}")
+        for name, value in result.items():
+            if value.shape != model.prior.shapes[name]:
+                raise ModelError(
+                    f"{said} returned {name} with shape {value.shape}, but the prior has "
+                    f"{model.prior.shapes[name]}"
+                )
 
 
 def _check_names(model: RejectionModel, observed: dict[str, np.ndarray]) -> None:

@@ -11,7 +11,9 @@ A prior is a dict of NumPyro distributions, or a NumPyro model (a function with
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import jax
@@ -25,6 +27,19 @@ from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from offcut.errors import ModelError
 
 Theta = dict[str, Any]
+
+#: NumPyro keeps its handlers in one list for the whole process, so only one thread may run a prior
+#: at a time. That happens while tracing, never in compiled code.
+_TRACING = threading.RLock()
+
+
+def _one_thread_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def guarded(*arguments: Any, **options: Any) -> Any:
+        with _TRACING:
+            return function(*arguments, **options)
+
+    return guarded
 
 
 def _as_numpyro_model(
@@ -69,6 +84,7 @@ class Prior:
         Dimension of the unconstrained vector.
     """
 
+    @_one_thread_at_a_time
     def __init__(self, prior: Any, exact: tuple[str, ...] = ()) -> None:
         self._model = _as_numpyro_model(prior)
         try:
@@ -82,6 +98,10 @@ class Prior:
             raise ModelError(
                 f"the prior could not be run: {error}. Check the parameters of its distributions"
             ) from error
+        except NotImplementedError as error:
+            raise ModelError(
+                "the prior cannot be sampled from (is it improper?); use a wide proper one instead"
+            ) from error
         latent: dict[str, Any] = {}
         deterministic = []
         for name, site in sites.items():
@@ -91,7 +111,7 @@ class Prior:
                 if site["fn"].support.is_discrete:
                     raise ModelError(
                         f"prior site {name!r} is discrete ({type(site['fn']).__name__}); kernels "
-                        "need continuous parameters: sum it out, or give it an exact update"
+                        "need continuous parameters: sum it out"
                     )
                 latent[name] = site
             elif site["type"] == "param":
@@ -106,6 +126,10 @@ class Prior:
         self.exact = tuple(sorted(exact))
         self.names = tuple(sorted(set(latent) - set(exact)))
         self.deterministic = tuple(deterministic)
+        #: Whether factors or observed sites add to the density what sampling does not know of.
+        self.has_likelihood = any(
+            site["type"] == "sample" and site["is_observed"] for site in sites.values()
+        )
         self.shapes = {name: jnp.shape(site["value"]) for name, site in latent.items()}
         example = {name: site["value"] for name, site in latent.items()}
         flat, self._unravel = ravel_pytree(self._unconstrain_dict(example))
@@ -114,6 +138,7 @@ class Prior:
     def _given(self, exact: Theta) -> Callable[[], Any]:
         return handlers.substitute(self._model, data=exact) if exact else self._model
 
+    @_one_thread_at_a_time
     def _unconstrain_dict(self, theta: Theta) -> Theta:
         everything = unconstrain_fn(self._model, (), {}, {n: theta[n] for n in self.shapes})
         return {name: jnp.asarray(everything[name], float) for name in self.names}
@@ -122,6 +147,7 @@ class Prior:
         """The flat vector u with theta(u) = theta."""
         return ravel_pytree(self._unconstrain_dict(theta))[0]
 
+    @_one_thread_at_a_time
     def constrain(self, position: jax.Array, exact: Theta) -> Theta:
         """theta, deterministic sites included, at the unconstrained ``position``."""
         free = constrain_fn(
@@ -129,10 +155,12 @@ class Prior:
         )
         return {**free, **exact}
 
+    @_one_thread_at_a_time
     def log_density(self, position: jax.Array, exact: Theta) -> jax.Array:
         """log p(theta) + log |d theta/d u| at the unconstrained ``position``."""
         return -potential_energy(self._given(exact), (), {}, self._unravel(position))
 
+    @_one_thread_at_a_time
     def sample(self, key: jax.Array) -> Theta:
         """One draw of theta, deterministic sites included."""
         sites = handlers.trace(handlers.seed(self._model, key)).get_trace()
@@ -141,6 +169,20 @@ class Prior:
             for name, site in sites.items()
             if name in self.shapes or site["type"] == "deterministic"
         }
+
+    @_one_thread_at_a_time
+    def completed(self, theta: Mapping[str, Any]) -> Theta:
+        """The user's theta as float64 arrays of the right shapes, deterministic sites added."""
+        missing = set(self.shapes) - set(theta)
+        if missing:
+            raise ModelError(f"theta lacks {sorted(missing)}; it has {sorted(theta)}")
+        given = {name: jnp.asarray(theta[name], float) for name in self.shapes}
+        for name, value in given.items():
+            if value.shape != self.shapes[name]:
+                wanted = self.shapes[name]
+                raise ModelError(f"theta[{name!r}] has shape {value.shape}, the prior has {wanted}")
+        sites = handlers.trace(handlers.substitute(self._model, data=given)).get_trace()
+        return given | {name: sites[name]["value"] for name in self.deterministic}
 
     def split(self, theta: Theta) -> tuple[jax.Array, Theta]:
         """theta as (unconstrained vector of the free sites, dict of the exact ones)."""

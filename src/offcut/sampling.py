@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+from collections.abc import Iterator
 from os import PathLike
 from typing import Any
 
 import jax
 import numpy as np
 import xarray as xr
+from jax.extend.core import ClosedJaxpr
 
 from offcut.budget import certify, checked_budget
 from offcut.driver.run import Settings, run_chains
@@ -208,7 +210,7 @@ def model_digest(model: Any, arrays: Any) -> str:
                 "dataclass, or give it a repr that names its settings"
             )
         return hashlib.sha256(repr(model).encode()).hexdigest()[:16]
-    covariate = jax.tree.map(lambda a: a[0], arrays.covariates)
+    points, covariate = arrays.points, jax.tree.map(lambda a: a[0], arrays.covariates)
 
     def everything(key: jax.Array, position: jax.Array) -> Any:
         theta = model.prior.sample(key)
@@ -218,13 +220,26 @@ def model_digest(model: Any, arrays: Any) -> str:
             model.log_observed(theta, y, *covariate),
             model.log_rejected(theta, y, y, *covariate),
             model.log_accept(theta, y, *covariate),
+            [update(key, theta, points) for update in model.exact_updates.values()],
         )
 
     program = jax.make_jaxpr(everything)(jax.random.key(0), np.zeros(model.prior.size))
     digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program)).encode())
-    for constant in program.consts:
+    for constant in _constants(program):
         digest.update(np.asarray(constant).tobytes())
     return digest.hexdigest()[:16]
+
+
+def _constants(program: ClosedJaxpr) -> Iterator[Any]:
+    """All arrays baked into a traced program, those of inner programs included."""
+    yield from program.consts
+    for equation in program.jaxpr.eqns:
+        inner = jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda part: isinstance(part, ClosedJaxpr)
+        )
+        for part in inner:
+            if isinstance(part, ClosedJaxpr):
+                yield from _constants(part)
 
 
 def _whole(name: str, value: object, least: int, most: int = 10**9) -> int:

@@ -27,6 +27,7 @@ from offcut.promises import (
     broken_promise,
     finite_sum,
     inspect_observations,
+    log_accept_at_observations,
     shown,
 )
 
@@ -49,12 +50,15 @@ def find_start(
     position, exact, score, prior_ok = program(key_climb, data)
     if not np.isfinite(score):
         raise _no_support(model, layout, position, exact, data, bool(np.any(prior_ok)))
+    inspect_observations(model, layout, model.prior.constrain(position, exact), data)
     limit = min(budget, max(PATIENCE, 100 * layout.n))
     for attempt, shake in enumerate(SHAKES):
         noise = jax.random.normal(jax.random.fold_in(key_shake, attempt), position.shape)
         theta = model.prior.constrain(position + shake * noise, exact)
-        if attempt == 0:
-            inspect_observations(model, layout, theta, data)
+        if shake and not np.all(
+            np.isfinite(log_accept_at_observations(model, layout, theta, data))
+        ):
+            continue  # shaken out of a window that depends on theta
         accepted, rejected = first_rejections(
             model, layout, jax.random.fold_in(key_run, attempt), theta, data, limit
         )
@@ -170,7 +174,9 @@ def _climb(model: RejectionModel, layout: Layout) -> Any:
         if not prior.size:
             return position, exact, scores[best], prior_ok
 
-        optimiser = optax.adam(0.05)
+        # Steps on the scale of the candidates, smaller as the climb ends.
+        spread = jnp.maximum(1.0, jnp.std(positions, axis=0))
+        optimiser = optax.adam(optax.cosine_decay_schedule(0.2, CLIMB_STEPS, 0.02))
 
         def ascend(_: int, carry: tuple) -> tuple:
             position, state, best_position, best_score = carry
@@ -180,7 +186,7 @@ def _climb(model: RejectionModel, layout: Layout) -> Any:
             best_score = jnp.where(better, score, best_score)
             usable = jnp.all(jnp.isfinite(gradient))
             update, state = optimiser.update(jnp.where(usable, -gradient, 0.0), state)
-            return position + update, state, best_position, best_score
+            return position + spread * update, state, best_position, best_score
 
         carry = (position, optimiser.init(position), position, scores[best])
         _, _, position, score = jax.lax.fori_loop(0, CLIMB_STEPS, ascend, carry)

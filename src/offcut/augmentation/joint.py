@@ -29,13 +29,16 @@ class Observed(NamedTuple):
 def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]:
     """``f(theta, observed, rejected) -> log p(X, Y | theta)``, differentiable in theta."""
 
-    def observed_point(theta: Theta, x: Any, *covariate: Any) -> jax.Array:
-        return model.log_observed(theta, x, *covariate)
-
-    def value_and_gradient(theta: Theta, observed: Observed, rejected: Rejected) -> tuple:
+    def value_and_gradient(
+        smooth: Theta, fixed: Theta, observed: Observed, rejected: Rejected
+    ) -> tuple:
         first_x = jax.tree.map(lambda a: a[0], observed.points)
 
-        def rejected_point(theta: Theta, y: Any, owner: Any) -> jax.Array:
+        def observed_point(smooth: Theta, x: Any, *covariate: Any) -> jax.Array:
+            return model.log_observed({**smooth, **fixed}, x, *covariate)
+
+        def rejected_point(smooth: Theta, y: Any, owner: Any) -> jax.Array:
+            theta = {**smooth, **fixed}
             if not layout.has_covariates:
                 return model.log_rejected(theta, y, first_x)
             own_x = jax.tree.map(lambda a: a[owner], observed.points)
@@ -43,11 +46,11 @@ def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]
             return model.log_rejected(theta, y, own_x, *covariate)
 
         over_x = _chunked_sum(
-            observed_point, theta, (observed.points, *observed.covariates), layout.n, layout.chunk
+            observed_point, smooth, (observed.points, *observed.covariates), layout.n, layout.chunk
         )
         over_y = _chunked_sum(
             rejected_point,
-            theta,
+            smooth,
             (rejected.points, rejected.owner),
             rejected.count,
             layout.chunk,
@@ -56,14 +59,21 @@ def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]
         return jax.tree.map(jnp.add, over_x, over_y)
 
     @jax.custom_vjp
-    def joint(theta: Theta, observed: Observed, rejected: Rejected) -> jax.Array:
-        return value_and_gradient(theta, observed, rejected)[0]
+    def joint(smooth: Theta, fixed: Theta, observed: Observed, rejected: Rejected) -> jax.Array:
+        return value_and_gradient(smooth, fixed, observed, rejected)[0]
 
     def backward(gradient: Theta, cotangent: jax.Array) -> tuple:
-        return jax.tree.map(lambda g: g * cotangent, gradient), None, None
+        return jax.tree.map(lambda g: g * cotangent, gradient), None, None, None
 
     joint.defvjp(value_and_gradient, backward)
-    return joint
+
+    def of_theta(theta: Theta, observed: Observed, rejected: Rejected) -> jax.Array:
+        # Deterministic sites may be whole numbers or flags, which have no gradient.
+        smooth = {k: v for k, v in theta.items() if jnp.issubdtype(jnp.result_type(v), jnp.inexact)}
+        fixed = {k: v for k, v in theta.items() if k not in smooth}
+        return joint(smooth, fixed, observed, rejected)
+
+    return of_theta
 
 
 def log_unnormalised(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]:

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+#: Memory that the rejected points of one chain may take.
+MEMORY_LIMIT = 2**30
 #: No run of the rejection sampler counts further than this (int32 with room for a block).
 MOST_REJECTED = 2**31 - 2**13
 

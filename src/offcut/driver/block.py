@@ -47,7 +47,8 @@ class CompiledBlock:
     """
 
     def __init__(self, sampler: Sampler, size: int) -> None:
-        self._function = jax.jit(_block_function(sampler, size))
+        # The old state is given away: a step never needs both, and buffers may be large.
+        self._function = jax.jit(_block_function(sampler, size), donate_argnums=(1,))
         self._programs: dict[Any, Callable[..., BlockResult]] = {}
         self._lock = threading.Lock()
 

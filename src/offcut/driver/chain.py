@@ -11,15 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offcut.augmentation.layout import MOST_REJECTED
+from offcut.augmentation.layout import MEMORY_LIMIT, MOST_REJECTED
 from offcut.driver.block import BlockResult
 from offcut.driver.progress import Progress
 from offcut.driver.store import Store
 from offcut.errors import MemoryLimitError
 from offcut.sampler import BROKEN, FULL, Sampler
 
-#: Memory that the rejected points of one chain may take.
-MEMORY_LIMIT = 2**30
 #: A block is sized to take about this long, so that Ctrl-C and progress are prompt.
 BLOCK_SECONDS = 0.2
 SAVE_SECONDS = 2.0
@@ -37,6 +35,12 @@ class Phase(NamedTuple):
     def name(self) -> str:
         """For the progress bar."""
         return "warm-up" if self.number == 0 else "sampling"
+
+
+def most_in_memory(sampler: Sampler, state: Any) -> int:
+    """How many rejections fit into the memory that a chain may use."""
+    row = sampler.row_bytes(state)
+    return MOST_REJECTED if row == 0 else min(MOST_REJECTED, MEMORY_LIMIT // row)
 
 
 class Chain:
@@ -60,15 +64,10 @@ class Chain:
         self.phase_number, self.done = 0, 0
         self.rows: dict[str, np.ndarray] = {}
         self._saved, self._last_save, self._began = 0, 0.0, time.monotonic()
+        self._save_cost = 0.0
         self._pace, self._measured = 0.0, False  # seconds for a step; the first call compiles
         if store is not None:
             self._resume(store)
-
-    @property
-    def most_rejections(self) -> int:
-        """How many rejections fit into the memory that a chain may use."""
-        row = self.sampler.row_bytes(self.state)
-        return MOST_REJECTED if row == 0 else min(MOST_REJECTED, MEMORY_LIMIT // row)
 
     def _resume(self, store: Store) -> None:
         saved = store.load(self.number)
@@ -117,8 +116,9 @@ class Chain:
         return True
 
     def _save_interval(self) -> float:
-        """Every few seconds; rarer in long runs, whose segments would fill a directory."""
-        return max(SAVE_SECONDS, min(0.01 * (time.monotonic() - self._began), 30.0))
+        """Every few seconds; rarer in long runs and where saving itself takes long."""
+        age = min(0.01 * (time.monotonic() - self._began), 30.0)
+        return max(SAVE_SECONDS, age, 20 * self._save_cost)
 
     def save(self) -> None:
         """Write what is new since the last time, if there is a checkpoint."""
@@ -126,8 +126,10 @@ class Chain:
             return
         rows = {name: values[self._saved : self.done] for name, values in self.rows.items()}
         state = [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]
+        started = time.monotonic()
         self.store.save(self.number, self.phase_number, self._saved, self.done, rows, state)
         self._saved, self._last_save = self.done, time.monotonic()
+        self._save_cost = self._last_save - started
 
     def _advance(self, phase: Phase, key: jax.Array, count: int) -> dict[str, np.ndarray] | None:
         """One compiled call; None where it made no step because the buffer was full."""

@@ -16,7 +16,7 @@ from offcut import keys
 from offcut.augmentation.layout import MOST_REJECTED
 from offcut.budget import budget_after_warmup, grown_budget, warmup_budget
 from offcut.driver.block import CompiledBlock, longest_block
-from offcut.driver.chain import Chain, Phase
+from offcut.driver.chain import Chain, Phase, most_in_memory
 from offcut.driver.progress import Progress
 from offcut.driver.store import Store
 from offcut.sampler import Sampler
@@ -49,7 +49,6 @@ class Drawn(NamedTuple):
 
     draws: dict[str, np.ndarray]
     stats: dict[str, np.ndarray]
-    warmup_rejected: np.ndarray
     budget: int | None
     restarts: int
     interrupted: bool
@@ -71,27 +70,35 @@ def run_chains(
         chains = _make_chains(sampler, data, settings, first_budget, store, progress, programs)
         workers = _Workers(settings, stop)
         try:
-            most = chains[0].most_rejections
+            most = most_in_memory(sampler, chains[0].state)
             first_budget = warmup_budget(settings.budget, n, most)
             phase = Phase(0, settings.warmup, first_budget, schedule)
             interrupted = workers.run(chains, phase)
             if interrupted:
                 raise KeyboardInterrupt("interrupted in warm-up: nothing has been drawn yet")
-            warmup_rejected, budget = _after_warmup(chains, settings, store, n, most)
+            budget = _after_warmup(chains, settings, store, n, most)
             # A resumed run may have restarted its draws already.
             restarts = max(0, max(chain.phase_number for chain in chains) - 1)
             if restarts and store is not None:
                 budget = store.budget(1 + restarts)
+            previous: Drawn | None = None
             while True:
                 phase = Phase(1 + restarts, settings.draws, budget, None)
                 interrupted = workers.run(chains, phase)
-                drawn = _collect(chains, warmup_rejected, budget, restarts, interrupted)
+                if (
+                    interrupted
+                    and previous is not None
+                    and chains_done(chains) < settings.draws // 2
+                ):
+                    return previous._replace(interrupted=True)  # a restart had just begun
+                drawn = _collect(chains, budget, restarts, interrupted)
                 larger = None
                 may_grow = settings.budget == "auto" and not interrupted
                 if may_grow and budget is not None and restarts < MOST_RESTARTS:
                     larger = grown_budget(drawn.stats["rejected"], budget, most)
                 if larger is None:
                     return drawn
+                previous = drawn
                 restarts += 1
                 budget = _noted(store, 1 + restarts, larger)
         finally:
@@ -116,7 +123,8 @@ def _make_chains(
     if capacities[0] is not None:
         # One size for all, in powers of two, so that one compiled program serves all chains.
         most = max(sampler.rejected(state) for state in states)
-        room = settings.capacity or 2 ** int(np.ceil(np.log2(max(8 * most, FIRST_CAPACITY))))
+        room = settings.capacity or 2 ** int(np.ceil(np.log2(max(2 * most, FIRST_CAPACITY))))
+        room = max(min(room, most_in_memory(sampler, states[0])), most)
         states = [sampler.resized(state, room) for state in states]
     size = settings.block or longest_block(sampler, states[0])
     block = programs.get(("block", size))
@@ -128,11 +136,18 @@ def _make_chains(
     ]
 
 
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class _Workers:
     """Threads that run chains; compiled code lets go of the GIL, so cores are used."""
 
     def __init__(self, settings: Settings, stop: threading.Event) -> None:
-        threads = settings.threads or len(os.sched_getaffinity(0))
+        threads = settings.threads or usable_cores()
         self._threads = min(settings.chains, threads)
         self._turn = TURN_SECONDS if self._threads < settings.chains else math.inf
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="offcut-chain")
@@ -184,19 +199,18 @@ def _raise_first(futures: list[Future]) -> None:
 
 def _after_warmup(
     chains: list[Chain], settings: Settings, store: Store | None, n: int, most: int
-) -> tuple[np.ndarray, int | None]:
-    """The series of |Y| in warm-up and the budget of the draws."""
-    in_warmup = all(chain.phase_number == 0 for chain in chains)
-    rejected = np.zeros((len(chains), 0), int)
-    if in_warmup and settings.warmup:
-        rejected = np.stack([chain.column("stat:rejected") for chain in chains])
+) -> int | None:
+    """The budget of the draws."""
     if not isinstance(settings.budget, str):
-        return rejected, settings.budget
+        return settings.budget
     noted = store.budget(1) if store is not None else None
     if noted is not None:
-        return rejected, noted
+        return noted
+    rejected = np.zeros((len(chains), 0), int)
+    if settings.warmup:
+        rejected = np.stack([chain.column("stat:rejected") for chain in chains])
     held = max(chain.sampler.rejected(chain.state) for chain in chains)
-    return rejected, _noted(store, 1, budget_after_warmup(rejected, held, n, most))
+    return _noted(store, 1, budget_after_warmup(rejected, held, n, most))
 
 
 def _noted(store: Store | None, phase: int, budget: int) -> int:
@@ -209,15 +223,14 @@ def _noted(store: Store | None, phase: int, budget: int) -> int:
     return budget
 
 
-def _collect(
-    chains: list[Chain],
-    warmup_rejected: np.ndarray,
-    budget: int | None,
-    restarts: int,
-    interrupted: bool,
-) -> Drawn:
+def chains_done(chains: list[Chain]) -> int:
+    """Draws that every chain has."""
+    return min(chain.done for chain in chains)
+
+
+def _collect(chains: list[Chain], budget: int | None, restarts: int, interrupted: bool) -> Drawn:
     """Chains side by side, cut to the shortest."""
-    length = min(chain.done for chain in chains)
+    length = chains_done(chains)
     if length == 0:
         raise KeyboardInterrupt("interrupted before every chain had a draw")
     names = chains[0].rows
@@ -225,7 +238,6 @@ def _collect(
     return Drawn(
         {k.removeprefix("draw:"): v for k, v in columns.items() if k.startswith("draw:")},
         {k.removeprefix("stat:"): v for k, v in columns.items() if k.startswith("stat:")},
-        warmup_rejected,
         budget,
         restarts,
         interrupted,

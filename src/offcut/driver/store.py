@@ -14,7 +14,6 @@ behind as strays; they are bitwise what the resumed run draws again.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import json
@@ -27,6 +26,11 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import CheckpointError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: two processes are then told apart by nobody
+    fcntl = None  # type: ignore[assignment]
 
 FORMAT = 1
 _MAGIC = b"offcut-segment-1 "
@@ -66,7 +70,8 @@ class Store:
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = open(self.path / "lock", "a")  # noqa: SIM115 - held until close
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if fcntl is not None:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._lock.close()
             raise CheckpointError(

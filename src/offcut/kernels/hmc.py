@@ -65,8 +65,10 @@ class HMC:
         return self.step_size is None
 
     def first_tuning(self, points: int, size: int) -> Tuning:
-        """The step size to start from: that of a regular model with this many points."""
-        return first_tuning(size, self.step_size or 1.0 / max(points, 1) ** 0.5)
+        """The user's step as it is, or one on the scale of a regular model with such points."""
+        if self.step_size is not None:
+            return first_tuning(size, self.step_size)
+        return first_tuning(size, 1.0, variance=1.0 / max(points, 1))
 
     def step(
         self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning

@@ -72,19 +72,23 @@ class Truncated(RejectionModel):
             prior,
             propose=lambda key, theta, *c: self.base(theta, *c).sample(key),
             log_proposal=lambda theta, y, *c: self.base(theta, *c).log_prob(y),
-            log_accept=lambda theta, y, *c: jnp.where(self.inside(y, *c), 0.0, -jnp.inf),
+            log_accept=lambda theta, y, *c: jnp.where(self.is_inside(y, *c), 0.0, -jnp.inf),
             **options,
         )
 
     def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
         """Base draws as one batch, no uniforms."""
         points = sample_base(key, self.base(theta), size)
-        return Proposed(points, jax.vmap(self.inside)(points), None)
+        return Proposed(points, jax.vmap(self.is_inside)(points), None)
 
     def propose_one(self, key: jax.Array, theta: Theta, *covariate: Any) -> Proposed:
         """One base draw, no uniform."""
         point = self.propose(key, theta, *covariate)
-        return Proposed(point, jnp.asarray(self.inside(point, *covariate)), None)
+        return Proposed(point, self.is_inside(point, *covariate), None)
+
+    def is_inside(self, point: Point, *covariate: Any) -> jax.Array:
+        """The user's predicate, which may return numbers."""
+        return jnp.asarray(self.inside(point, *covariate)).astype(bool)
 
     def log_observed(self, theta: Theta, x: Point, *covariate: Any) -> jax.Array:
         """log q(x): log a is 0."""

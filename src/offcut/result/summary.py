@@ -110,6 +110,12 @@ def find_trouble(posterior: xr.DataTree, table: dict[str, dict[str, float]]) -> 
                 f"Too few independent draws to certify the budget: no draw came near it, but |Y| "
                 f"mixes so slowly that the limit is only {limit:.0%}. Run longer."
             )
+    if attrs["tv_lower"] > TV_LIMIT:
+        trouble.append(
+            f"The budget does matter: {attrs['tv_lower']:.0%} of the sweeps exceeded it and were "
+            "redrawn, so the draws are those of a posterior tilted towards few rejections. Raise "
+            "it, or take it as the part of the prior that it is."
+        )
     if "diverging" in stats:
         diverging = int(stats["diverging"].sum())
         if diverging > 0.01 * stats["diverging"].size:
@@ -136,7 +142,7 @@ def r_hat(series: np.ndarray) -> float:
 def _table(dataset: xr.Dataset) -> dict[str, dict[str, float]]:
     table: dict[str, dict[str, float]] = {}
     for name, variable in dataset.data_vars.items():
-        values = variable.values
+        values = variable.values.astype(float)
         for index in np.ndindex(values.shape[2:]):
             series = values[(slice(None), slice(None), *index)]
             label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
