@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import kill_me
 import numpy as np
 import numpyro.distributions as dist
@@ -27,6 +29,8 @@ from offcut.driver import chain as chain_module
 from offcut.driver import run as run_module
 from offcut.driver.store import Store
 from offcut.errors import CheckpointError
+from offcut.observations import observe
+from offcut.sampling import model_digest
 
 SHORT = kill_me.SHORT
 SEGMENT = re.compile(r"chain-(\d)-(draws|state)-(\d)-(\d+)(?:-(\d+))?\.seg")
@@ -133,7 +137,7 @@ def test_dying_at_any_write_loses_nothing(
     monkeypatch.setattr(run_module, "budget_after_warmup", lambda rejected, held, n, most: held)
     monkeypatch.setattr(run_module, "MOST_RESTARTS", 1)
     monkeypatch.setattr(chain_module, "BLOCK_SECONDS", 0.0)
-    monkeypatch.setattr(chain_module, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(chain_module.Chain, "_save_interval", lambda chain: 0.0)
     settings = {"draws": 7, "warmup": 3, "chains": 2, "seed": 5, "budget": "auto"}
     settings["kernel"] = offcut.RandomWalk(0.3)
     uninterrupted = offcut.sample(truncated_normal, observations, **settings)
@@ -535,3 +539,29 @@ def test_a_forgery_of_plain_numbers_is_read(
     forge(file, forged)
     changed = resume(finished, truncated_normal, observations)["posterior"]["loc"]
     assert float(abs(changed - short_run["posterior"]["loc"]).max()) == pytest.approx(1.0)
+
+
+def test_the_identity_of_a_model_sees_constants_inside_and_exact_updates():
+    """A changed table in an inner jit, or another exact update, is another run."""
+
+    def digest(table, shift):
+        table = np.asarray(table)
+
+        @jax.jit
+        def log_accept(theta, y):
+            return -jnp.asarray(table)[0] * y**2
+
+        model = offcut.selected(
+            {"loc": dist.Normal(0, 1), "other": dist.Normal(0, 1)},
+            lambda theta: dist.Normal(theta["loc"], 1),
+            log_accept,
+            exact_updates={"other": lambda key, theta, x: {"other": shift + theta["loc"]}},
+        )
+        with jax.enable_x64(True):
+            arrays, _, _ = observe(model, np.array([0.1, 0.2]), None)
+            return model_digest(model, arrays)
+
+    same = digest([0.5, 1.0], 1.0)
+    assert digest([0.5, 1.0], 1.0) == same
+    assert digest([0.5, 1.1], 1.0) != same
+    assert digest([0.5, 1.0], 1.5) != same
