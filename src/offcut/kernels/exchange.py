@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from offcut.augmentation.algorithm1 import run_algorithm_1
 from offcut.augmentation.joint import pad_rows
 from offcut.augmentation.layout import Layout
-from offcut.kernels.hmc import check_positive, check_target
+from offcut.kernels.settings import WalkKernel, check_positive, check_target
 from offcut.kernels.walk import State, WalkSampler
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
@@ -30,7 +30,7 @@ from offcut.sampler import Stage
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Exchange(WalkKernel):
     """Exchange sampler with normal steps in unconstrained space.
 
     Parameters
@@ -48,11 +48,6 @@ class Exchange:
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
         check_target(self.target_acceptance)
-
-    @property
-    def adapts(self) -> bool:
-        """Whether warm-up tunes this kernel."""
-        return self.scale is None
 
     def build(self, model: RejectionModel, layout: Layout) -> WalkSampler:
         """The sampler for one model and data shape."""

@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from offcut.errors import SettingsError
-from offcut.kernels.tuning import Tuning, first_tuning
-
-LogDensity = Callable[[jax.Array], jax.Array]
-Stats = dict[str, jax.Array]
-
-
-def check_positive(name: str, value: object, whole: bool = False) -> None:
-    """Refuse a tuning constant that cannot be one."""
-    if value is None:
-        return
-    kind = Integral if whole else Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not 0 < float(value) < math.inf:
-        wanted = "a positive whole number" if whole else "a positive number"
-        raise SettingsError(f"{name} must be {wanted}, got {value!r}")
-
-
-def check_target(value: object) -> None:
-    """Refuse a target acceptance rate outside (0, 1)."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise SettingsError(f"target_acceptance must lie between 0 and 1, got {value!r}")
+from offcut.kernels.settings import (
+    GradientKernel,
+    LogDensity,
+    Stats,
+    check_positive,
+    check_target,
+)
+from offcut.kernels.tuning import Tuning
 
 
 @dataclass(frozen=True)
-class HMC:
+class HMC(GradientKernel):
     """Hamiltonian Monte Carlo with a fixed number of leapfrog steps (Neal 2011; BlackJAX's).
 
     Parameters
@@ -58,17 +42,6 @@ class HMC:
         check_positive("step_size", self.step_size)
         check_positive("num_steps", self.num_steps, whole=True)
         check_target(self.target_acceptance)
-
-    @property
-    def adapts(self) -> bool:
-        """Whether warm-up tunes this kernel."""
-        return self.step_size is None
-
-    def first_tuning(self, points: int, size: int) -> Tuning:
-        """The user's step as it is, or one on the scale of a regular model with such points."""
-        if self.step_size is not None:
-            return first_tuning(size, self.step_size)
-        return first_tuning(size, 1.0, variance=1.0 / max(points, 1))
 
     def step(
         self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning

@@ -8,12 +8,18 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from offcut.kernels.hmc import LogDensity, Stats, check_positive, check_target
-from offcut.kernels.tuning import Tuning, first_tuning
+from offcut.kernels.settings import (
+    GradientKernel,
+    LogDensity,
+    Stats,
+    check_positive,
+    check_target,
+)
+from offcut.kernels.tuning import Tuning
 
 
 @dataclass(frozen=True)
-class NUTS:
+class NUTS(GradientKernel):
     """HMC that chooses its own trajectory length (Hoffman & Gelman 2014; BlackJAX's). The default.
 
     Parameters
@@ -35,17 +41,6 @@ class NUTS:
         check_positive("step_size", self.step_size)
         check_positive("max_doublings", self.max_doublings, whole=True)
         check_target(self.target_acceptance)
-
-    @property
-    def adapts(self) -> bool:
-        """Whether warm-up tunes this kernel."""
-        return self.step_size is None
-
-    def first_tuning(self, points: int, size: int) -> Tuning:
-        """The user's step as it is, or one on the scale of a regular model with such points."""
-        if self.step_size is not None:
-            return first_tuning(size, self.step_size)
-        return first_tuning(size, 1.0, variance=1.0 / max(points, 1))
 
     def step(
         self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning

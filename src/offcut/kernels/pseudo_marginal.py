@@ -25,7 +25,7 @@ from offcut.augmentation.joint import Observed
 from offcut.augmentation.layout import MOST_REJECTED, Layout
 from offcut.augmentation.per_observation import run_per_observation
 from offcut.augmentation.shared import merge_worst, no_worst, run_shared
-from offcut.kernels.hmc import check_positive, check_target
+from offcut.kernels.settings import WalkKernel, check_positive, check_target
 from offcut.kernels.walk import State, WalkSampler
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
@@ -33,7 +33,7 @@ from offcut.sampler import Stage
 
 
 @dataclass(frozen=True)
-class PseudoMarginal:
+class PseudoMarginal(WalkKernel):
     """Pseudo-marginal Metropolis with normal steps in unconstrained space.
 
     Parameters
@@ -57,11 +57,6 @@ class PseudoMarginal:
         check_positive("scale", self.scale)
         check_positive("acceptances", self.acceptances, whole=True)
         check_target(self.target_acceptance)
-
-    @property
-    def adapts(self) -> bool:
-        """Whether warm-up tunes this kernel."""
-        return self.scale is None
 
     def build(self, model: RejectionModel, layout: Layout) -> WalkSampler:
         """The sampler for one model and data shape."""

@@ -8,8 +8,14 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from offcut.kernels.hmc import LogDensity, Stats, check_positive, check_target
-from offcut.kernels.tuning import Tuning, first_tuning
+from offcut.kernels.settings import (
+    LogDensity,
+    Stats,
+    WalkKernel,
+    check_positive,
+    check_target,
+)
+from offcut.kernels.tuning import Tuning
 
 
 def walk(key: jax.Array, position: jax.Array, tuning: Tuning) -> jax.Array:
@@ -18,15 +24,8 @@ def walk(key: jax.Array, position: jax.Array, tuning: Tuning) -> jax.Array:
     return position + tuning.step_size * jnp.sqrt(tuning.inverse_mass) * noise
 
 
-def first_walk(scale: float | None, points: int, size: int) -> Tuning:
-    """The user's scale as it is, or 2.4/sqrt(d) times the scale of a regular model."""
-    if scale is not None:
-        return first_tuning(size, scale)
-    return first_tuning(size, 2.4 / max(size, 1) ** 0.5, variance=1.0 / max(points, 1))
-
-
 @dataclass(frozen=True)
-class RandomWalk:
+class RandomWalk(WalkKernel):
     """Metropolis with normal steps.
 
     Parameters
@@ -44,15 +43,6 @@ class RandomWalk:
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
         check_target(self.target_acceptance)
-
-    @property
-    def adapts(self) -> bool:
-        """Whether warm-up tunes this kernel."""
-        return self.scale is None
-
-    def first_tuning(self, points: int, size: int) -> Tuning:
-        """Where the scale starts."""
-        return first_walk(self.scale, points, size)
 
     def step(
         self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from offcut.augmentation.joint import Observed, log_unnormalised
 from offcut.augmentation.layout import Layout, Rejected, empty_rejected
 from offcut.errors import SettingsError
-from offcut.kernels.random_walk import first_walk, walk
+from offcut.kernels.random_walk import walk
 from offcut.kernels.tuning import Tuning, tuned
 from offcut.model_sampler import ModelSampler, is_broken
 from offcut.models.rejection import RejectionModel
@@ -54,14 +54,14 @@ class WalkSampler(ModelSampler):
         theta, rejected = find_start(self.model, self.layout, key_start, data, budget)
         position, exact = self.model.prior.split(theta)
         points = self.layout.n + int(rejected.count)
-        tuning = first_walk(self.kernel.scale, points, position.shape[0])
+        tuning = self.kernel.first_tuning(points, position.shape[0])
         estimate = self.first_estimate(key_estimate, theta, data, int(rejected.count))
         return State(position, exact, estimate, rejected.count, tuning)
 
     def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
         position, exact = self.model.prior.split(theta)
-        tuning = first_walk(self.kernel.scale, 2 * self.layout.n, position.shape[0])
+        tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
         estimate = self.stationary_estimate(key, theta, data)
         return State(position, exact, estimate, rejected.count, tuning)
 
