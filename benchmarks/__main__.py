@@ -128,7 +128,7 @@ def growth() -> None:
 
 
 def peak_memory() -> int:
-    """Largest resident size of this process so far, in kB (ru_maxrss would inherit the parent's)."""
+    """Largest resident size of this process so far, in kB (ru_maxrss is inherited)."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
