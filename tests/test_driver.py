@@ -254,3 +254,24 @@ def test_a_terminal_sees_a_bar_and_a_summary() -> None:
     assert "divergences" in text
     assert "/s" in text
     assert "Certificate: sweeps were limited to 3,000 rejections" in text
+
+
+def test_without_a_budget_a_hopeless_proposal_comes_back_to_the_host_and_changes_no_bits(
+    truncated_normal: Any, observations: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exchange stores no rejections, but its runs are bounded too, and grow from the host."""
+    grow, grown = chain_module.Chain._grow, []
+
+    def counted(chain: chain_module.Chain, phase: chain_module.Phase) -> None:
+        grown.append(chain.sampler.capacity(chain.state))
+        grow(chain, phase)
+
+    monkeypatch.setattr(chain_module.Chain, "_grow", counted)
+    runs, growths = [], []
+    for capacity in (1, None):
+        settings = Settings(60, 10, 2, 3, None, False, capacity=capacity)
+        with jax.enable_x64(True):
+            runs.append(run(truncated_normal, observations, None, offcut.Exchange(1.0), settings))
+        growths.append(len(grown))
+    assert growths[0] > growths[1] - growths[0]  # the little patience had to grow more often
+    assert_same_draws(*runs)

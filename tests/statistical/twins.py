@@ -137,4 +137,4 @@ class IndicatorFromEstimate(PseudoMarginalSampler):
             - state.log_estimate[0]
         )
         estimate = jnp.stack([log_new, wanted])
-        return ratio, estimate, run.rejected.count, run.worst
+        return ratio, estimate, run.rejected.count, run.worst, jnp.array(False)

@@ -68,7 +68,7 @@ class ExchangeSampler(WalkSampler):
             new_theta,
             data,
             self.empty_buffer(data),
-            stage.budget,
+            jnp.minimum(stage.budget, state.patience),
             keep_accepted=True,
             store=False,
         )
@@ -83,4 +83,6 @@ class ExchangeSampler(WalkSampler):
             - self._log_f(new_theta, pseudo, data.covariates)
         )
         ratio = jnp.where(complete, ratio, -jnp.inf)
-        return ratio, state.log_estimate, run.rejected.count, run.worst
+        count = run.rejected.count
+        full = (count > state.patience) & (count <= stage.budget)
+        return ratio, state.log_estimate, count, run.worst, full

@@ -153,12 +153,14 @@ class PseudoMarginalSampler(WalkSampler):
             new_theta,
             data,
             self.empty_buffer(data),
-            stage.budget,
+            jnp.minimum(stage.budget, state.patience),
             store=False,
         )
+        count = independent.rejected.count
+        full = (count > state.patience) & (count <= stage.budget)
         # Where the budget refuses theta' anyway, the long run for the estimate is not needed.
         log_new, worst = jax.lax.cond(
-            independent.rejected.count > stage.budget,
+            (count > stage.budget) | full,
             lambda: (jnp.array(-jnp.inf), independent.worst),
             lambda: self._estimate(key_estimate, new_theta, wanted.astype(jnp.int32), data),
         )
@@ -169,4 +171,4 @@ class PseudoMarginalSampler(WalkSampler):
             - log_old
         )
         estimate = jnp.stack([log_new, wanted])
-        return ratio, estimate, independent.rejected.count, merge_worst(worst, independent.worst)
+        return ratio, estimate, count, merge_worst(worst, independent.worst), full

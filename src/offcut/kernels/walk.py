@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from offcut.augmentation.joint import Observed, log_unnormalised
-from offcut.augmentation.layout import Layout, Rejected, empty_rejected
+from offcut.augmentation.layout import MOST_REJECTED, Layout, Rejected, empty_rejected
 from offcut.errors import SettingsError
 from offcut.kernels.random_walk import walk
 from offcut.kernels.tuning import Tuning, tuned
@@ -16,18 +16,23 @@ from offcut.model_sampler import ModelSampler, is_broken
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 from offcut.promises import broken_promise
-from offcut.sampler import BROKEN, OK, Info, Stage
+from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 from offcut.start import find_start
 
 
 class State(NamedTuple):
-    """Position, an estimate that travels with it (unused by exchange), |Y| of its run, tuning."""
+    """Position, an estimate that travels with it (unused by exchange), |Y| of its run, tuning.
+
+    ``patience`` is how many rejections one run may have before the step hands back to the driver,
+    which doubles it and runs the step again: without a budget a proposed theta may need any number.
+    """
 
     position: jax.Array
     exact: Theta
     log_estimate: jax.Array
     rejected: jax.Array
     tuning: Tuning
+    patience: jax.Array
 
 
 class WalkSampler(ModelSampler):
@@ -56,14 +61,15 @@ class WalkSampler(ModelSampler):
         points = self.layout.n + int(rejected.count)
         tuning = self.kernel.first_tuning(points, position.shape[0])
         estimate = self.first_estimate(key_estimate, theta, data, int(rejected.count))
-        return State(position, exact, estimate, rejected.count, tuning)
+        return State(position, exact, estimate, rejected.count, tuning, jnp.int32(points))
 
     def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
         position, exact = self.model.prior.split(theta)
         tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
         estimate = self.stationary_estimate(key, theta, data)
-        return State(position, exact, estimate, rejected.count, tuning)
+        patience = jnp.int32(MOST_REJECTED)
+        return State(position, exact, estimate, rejected.count, tuning, patience)
 
     def stationary_estimate(self, key: jax.Array, theta: Theta, data: Observed) -> jax.Array:
         """What travels with a position at stationarity."""
@@ -78,7 +84,9 @@ class WalkSampler(ModelSampler):
     def log_ratio(
         self, key: jax.Array, theta: Theta, new_theta: Theta, state: State, stage: Stage, data: Any
     ) -> tuple:
-        """Log acceptance ratio without the prior, the new estimate, |Y'|, and the worst log a."""
+        """Log acceptance ratio without the prior, new estimate, |Y'|, worst log a, and whether
+        patience ran out.
+        """
         raise NotImplementedError
 
     def empty_buffer(self, data: Observed) -> Any:
@@ -95,7 +103,7 @@ class WalkSampler(ModelSampler):
         position = walk(key_walk, state.position, state.tuning)
         theta = prior.constrain(state.position, state.exact)
         new_theta = prior.constrain(position, state.exact)
-        ratio, estimate, rejected, worst = self.log_ratio(
+        ratio, estimate, rejected, worst, full = self.log_ratio(
             key_simulate, theta, new_theta, state, stage, data
         )
         ratio += prior.log_density(position, state.exact)
@@ -105,8 +113,8 @@ class WalkSampler(ModelSampler):
         rate = jnp.exp(jnp.minimum(jnp.where(usable, ratio, -jnp.inf), 0.0))
         accepted = jax.random.uniform(key_accept) < rate
         broken = is_broken(worst.log_accept)
-        moved = State(position, state.exact, estimate, rejected, state.tuning)
-        new = jax.tree.map(lambda a, b: jnp.where(accepted & ~broken, a, b), moved, state)
+        moved = state._replace(position=position, log_estimate=estimate, rejected=rejected)
+        new = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), moved, state)
         if self.adapts:
             target = self.kernel.target_acceptance
             # A refusal by the budget says nothing about the scale: no step is small enough.
@@ -120,8 +128,17 @@ class WalkSampler(ModelSampler):
             "over_budget": over,
             "step_size": state.tuning.step_size,
         }
-        evidence = (new_theta, worst)
-        return new, Info(stats, jnp.where(broken, BROKEN, OK), evidence)
+        status = jnp.where(broken, BROKEN, jnp.where(full, FULL, OK))
+        new = jax.tree.map(lambda a, b: jnp.where(status == OK, a, b), new, state)
+        return new, Info(stats, status, (new_theta, worst))
+
+    def capacity(self, state: State) -> int:
+        """How many rejections one run may have."""
+        return int(state.patience)
+
+    def resized(self, state: State, capacity: int) -> State:
+        """The same state with more patience."""
+        return state._replace(patience=jnp.int32(min(capacity, MOST_REJECTED)))
 
     def rejected(self, state: State) -> int:
         """|Y| of the run that led to the current position."""
