@@ -16,7 +16,7 @@ from offcut.keys import as_key
 from offcut.models.rejection import RejectionModel
 from offcut.observations import as_covariates, point_like, point_size
 from offcut.precision import in_float64
-from offcut.promises import LARGEST_LOG_ACCEPT, broken_promise, shown
+from offcut.promises import refuse_broken, shown
 from offcut.start import PATIENCE
 
 
@@ -79,9 +79,7 @@ def augment(
             empty_rejected(layout, like, capacity),
             jnp.int32(MOST_REJECTED),
         )
-        worst = float(run.worst.log_accept)
-        if np.isnan(worst) or worst > LARGEST_LOG_ACCEPT:
-            raise broken_promise(theta, run.worst.point, worst)
+        refuse_broken(theta, run.worst)
         count = int(run.rejected.count)
         if count <= capacity:
             break

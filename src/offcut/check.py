@@ -17,7 +17,7 @@ from offcut.keys import from_seed
 from offcut.models.rejection import RejectionModel
 from offcut.observations import as_covariates, check_scalars, count_rows, point_like, point_size
 from offcut.precision import in_float64
-from offcut.promises import LARGEST_LOG_ACCEPT, shown
+from offcut.promises import is_broken, shown
 from offcut.sweep import AugmentedSampler
 
 FALSE_ALARM = 1e-5
@@ -170,7 +170,7 @@ def _check_log_accept(model: Any, thetas: Any, points: Any, covariate: tuple) ->
     values = _over_all(
         lambda t, y, *c: jnp.asarray(model.log_accept(t, y, *c)), thetas, points, covariate
     )
-    wrong = np.isnan(values) | (values > LARGEST_LOG_ACCEPT)
+    wrong = is_broken(values)
     if wrong.any():
         index = tuple(np.argwhere(wrong)[0])
         return Item(

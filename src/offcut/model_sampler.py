@@ -9,7 +9,7 @@ import jax
 from offcut.augmentation.joint import Observed
 from offcut.augmentation.layout import Layout
 from offcut.models.rejection import RejectionModel
-from offcut.promises import LARGEST_LOG_ACCEPT, inspect_observations
+from offcut.promises import inspect_observations
 from offcut.sampler import Sampler
 
 
@@ -32,8 +32,3 @@ class ModelSampler(Sampler):
         """log_accept at the observations, at this state (once for all where it is fixed)."""
         if not self.model.window_is_fixed:
             inspect_observations(self.model, self.layout, self._record(state), data)
-
-
-def is_broken(log_accept: jax.Array) -> jax.Array:
-    """Whether a log acceptance cannot be one: NaN, or above 0 by more than rounding."""
-    return ~(log_accept <= LARGEST_LOG_ACCEPT)

@@ -27,6 +27,17 @@ def shown(value: Any, digits: int = 6) -> str:
     return np.array2string(np.asarray(value), precision=digits, threshold=8, separator=", ")
 
 
+def is_broken(log_accept: Any) -> Any:
+    """Whether a log acceptance cannot be one: NaN, or above 0 by more than rounding."""
+    return ~(log_accept <= LARGEST_LOG_ACCEPT)
+
+
+def refuse_broken(theta: Theta, worst: Any) -> None:
+    """Raise where the worst log acceptance that a finished run met is broken."""
+    if is_broken(np.asarray(worst.log_accept)):
+        raise broken_promise(theta, worst.point, float(worst.log_accept))
+
+
 def broken_promise(theta: Theta, point: Any, log_accept: float) -> ModelError:
     """The error for a log_accept that is NaN or above 0."""
     place = f"theta={shown(theta)}, y={shown(point)}"
@@ -65,7 +76,7 @@ def inspect_observations(
     def row(index: int) -> Any:
         return jax.tree.map(lambda a: np.asarray(a[index]), data.points)
 
-    wrong = np.flatnonzero(np.isnan(log_accept) | (log_accept > LARGEST_LOG_ACCEPT))
+    wrong = np.flatnonzero(is_broken(log_accept))
     if wrong.size:
         raise broken_promise(theta, row(wrong[0]), float(log_accept[wrong[0]]))
     never = np.flatnonzero(np.isneginf(log_accept))

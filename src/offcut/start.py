@@ -23,11 +23,10 @@ from offcut.errors import StartError
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 from offcut.promises import (
-    LARGEST_LOG_ACCEPT,
-    broken_promise,
     finite_sum,
     inspect_observations,
     log_accept_at_observations,
+    refuse_broken,
     shown,
 )
 
@@ -137,9 +136,7 @@ def _run_from_host(
     like = jax.tree.map(lambda a: a[0], data.points)
     buffer = empty_rejected(layout, like, capacity)
     done = program(key, theta, data, buffer, jnp.int32(limit))
-    worst = float(done.worst.log_accept)
-    if np.isnan(worst) or worst > LARGEST_LOG_ACCEPT:
-        raise broken_promise(theta, done.worst.point, worst)
+    refuse_broken(theta, done.worst)
     return done
 
 

@@ -29,10 +29,10 @@ from offcut.augmentation.layout import (
 )
 from offcut.augmentation.shared import Run, merge_worst, no_worst
 from offcut.kernels.tuning import Tuning, tuned
-from offcut.model_sampler import ModelSampler, is_broken
+from offcut.model_sampler import ModelSampler
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
-from offcut.promises import broken_promise
+from offcut.promises import broken_promise, is_broken
 from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 from offcut.start import find_start
 

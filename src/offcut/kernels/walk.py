@@ -12,10 +12,10 @@ from offcut.augmentation.layout import MOST_REJECTED, Layout, Rejected, empty_re
 from offcut.errors import SettingsError
 from offcut.kernels.random_walk import walk
 from offcut.kernels.tuning import Tuning, tuned
-from offcut.model_sampler import ModelSampler, is_broken
+from offcut.model_sampler import ModelSampler
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
-from offcut.promises import broken_promise
+from offcut.promises import broken_promise, is_broken
 from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 from offcut.start import find_start
 
