@@ -43,8 +43,9 @@ def checkpoint(
     """The checkpoint of a complete run, in many segments."""
     path = tmp_path_factory.mktemp("finished") / "checkpoint"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chain_module, "BLOCK_SECONDS", 0.0)
-        patch.setattr(chain_module, "SAVE_SECONDS", 0.003)
+        # Saved after every block of 16 steps, however slow the disk is.
+        patch.setattr(run_module, "longest_block", lambda sampler, state: 16)
+        patch.setattr(chain_module.Chain, "_save_interval", lambda chain: 0.0)
         offcut.sample(truncated_normal, observations, checkpoint=path, **SHORT)
     return path
 
