@@ -9,6 +9,7 @@ no convergence, so it sees what long runs hide.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -49,6 +50,7 @@ def invariance_test(
     steps: int = 3,
     budget: int = 200,
     covariates: tuple = (),
+    hide: Callable[[Any], Any] | None = None,
 ) -> Invariance:
     """Run the test; call it with x64 on.
 
@@ -60,6 +62,9 @@ def invariance_test(
         What the sampler samples; ``layout.n`` observations in each replicate.
     budget : int
         B. Priors should be narrow: replicates with |Y| > B are dropped.
+    hide : callable, optional
+        What of the (padded) points the sampler is not told: ``points -> Hidden``. It starts from
+        the true values, a draw from their conditional.
     """
     like = jax.eval_shape(
         lambda k: model.propose(
@@ -103,7 +108,9 @@ def invariance_test(
             keep_accepted=True,
         )
         usable = (run.rejected.count <= budget) & (run.accepted == layout.n)
-        data = Observed(pad_rows(run.kept, layout.chunk), padded)
+        padded_points = pad_rows(run.kept, layout.chunk)
+        hidden = None if hide is None else hide(padded_points)
+        data = Observed(padded_points, padded, hidden)
 
         def walk() -> tuple:
             state = sampler.stationary(key_state, theta, data, run.rejected)

@@ -8,13 +8,18 @@ import jax
 
 from offcut.augmentation.joint import Observed
 from offcut.augmentation.layout import Layout
+from offcut.imputation.impute import completed, impute
 from offcut.models.rejection import RejectionModel
 from offcut.promises import inspect_observations
 from offcut.sampler import Sampler
 
 
 class ModelSampler(Sampler):
-    """A sampler of one model at one data shape; its states have ``position`` and ``exact``."""
+    """A sampler of one model at one data shape.
+
+    Its states have ``position``, ``exact`` and ``imputed``: theta, and the values of what the
+    data leave open.
+    """
 
     draws_rejections = True
 
@@ -28,7 +33,16 @@ class ModelSampler(Sampler):
         """theta with its deterministic sites."""
         return self.model.prior.constrain(state.position, state.exact)
 
+    def complete(self, key: jax.Array, state: Any, data: Observed) -> tuple[Any, Observed, dict]:
+        """Draw what is hidden given theta: the state with it, the completed data, statistics."""
+        if state.imputed is None:
+            return state, data, {}
+        theta = self.model.prior.constrain(state.position, state.exact)
+        imputed, stats = impute(self.model, key, theta, data, state.imputed)
+        return state._replace(imputed=imputed), completed(data, imputed), stats
+
     def inspect(self, state: Any, data: Observed) -> None:
         """log_accept at the observations, at this state (once for all where it is fixed)."""
         if not self.model.window_is_fixed:
-            inspect_observations(self.model, self.layout, self._record(state), data)
+            whole = completed(data, state.imputed)
+            inspect_observations(self.model, self.layout, self._record(state), whole)

@@ -16,6 +16,7 @@ import numpy as np
 from offcut.augmentation.joint import Observed, pad_rows
 from offcut.augmentation.layout import Layout
 from offcut.errors import DataError, ModelError, OffcutError
+from offcut.imputation.hidden import hide
 from offcut.models.rejection import RejectionModel
 
 
@@ -27,11 +28,12 @@ def observe(
     n = count_rows(points, "data")
     covariate_trees = as_covariates(covariates, n)
     like = point_like(model, covariate_trees)
-    points = _matched(points, like)
+    recorded = _matched(points, _recorded_like(model, like))
     check_scalars(model, like, covariate_trees)
+    points, hidden = hide(model, recorded, like, covariate_trees)
     layout = Layout.of(n, point_size(like), covariates is not None, len(model.exact_updates))
     _check_exact_updates(model, points)
-    named = _named(points, "x")
+    named = _named(recorded, "x")
     if covariates is not None:
         beside = _named(jax.tree.map(np.asarray, covariate_trees[0]), "covariate")
         named |= {f"covariate_{k}" if k in named else k: values for k, values in beside.items()}
@@ -39,6 +41,7 @@ def observe(
     observed = Observed(
         pad_rows(jax.tree.map(jnp.asarray, points), layout.chunk),
         pad_rows(covariate_trees, layout.chunk),
+        hidden,
     )
     return observed, layout, named
 
@@ -134,6 +137,11 @@ def point_like(model: RejectionModel, covariates: tuple) -> Any:
         return model.propose(key, model.prior.sample(key), *first)
 
     return _traced(model, "propose (or base)", propose, jax.random.key(0), bool(covariates))
+
+
+def _recorded_like(model: RejectionModel, like: Any) -> Any:
+    """Shapes and dtypes of one observation."""
+    return jax.eval_shape(model.recorded, like)
 
 
 def _traced(

@@ -87,7 +87,20 @@ def inspect_observations(
             f"{never.size} of {layout.n} observations lie where the model accepts nothing "
             f"(log_accept = -inf): index {listed}{more}. The model says that such a value "
             "cannot be observed: widen the window, or remove these rows if they are errors"
+            f"{_censored_hint([row(int(i)) for i in never])}"
         )
+
+
+def _censored_hint(points: list[Any]) -> str:
+    """Several impossible values that are all the same may have been written for a limit."""
+    values = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(p)]) for p in points]
+    if len(values) < 3 or any(len(v) != 1 or v[0] != values[0][0] for v in values):
+        return ""
+    return (
+        f". All of them are {values[0][0]:g}: if that was written down for every value beyond it, "
+        "they are censored; say censored=offcut.Clamped(...) in the model, and let the window "
+        "include what lies beyond"
+    )
 
 
 def finite_sum(value: jax.Array) -> jax.Array:

@@ -28,7 +28,8 @@ from offcut.augmentation.layout import (
     spare_section,
 )
 from offcut.augmentation.shared import Run, merge_worst, no_worst
-from offcut.kernels.tuning import Tuning, tuned
+from offcut.imputation.impute import first_imputed, refuse_impossible_zones
+from offcut.kernels.tuning import tuned
 from offcut.model_sampler import ModelSampler
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
@@ -41,12 +42,15 @@ MOST_ATTEMPTS = 100
 
 
 class State(NamedTuple):
-    """theta2 unconstrained, theta1 on its own scale, the held Y, and what warm-up learnt."""
+    """theta2 unconstrained, theta1 on its own scale, the held Y, what warm-up learnt, and what
+    stands for hidden data.
+    """
 
     position: jax.Array
     exact: Theta
     rejected: Rejected
-    tuning: Tuning
+    tuning: Any  # a Tuning, or whatever else the kernel keeps
+    imputed: Any = None  # values of what is hidden in the data
 
 
 class Attempts(NamedTuple):
@@ -73,57 +77,64 @@ class AugmentedSampler(ModelSampler):
         position, exact = self.model.prior.split(theta)
         points = self.layout.n + int(rejected.count)
         tuning = self.kernel.first_tuning(points, position.shape[0])
-        return State(position, exact, rejected, tuning)
+        imputed = first_imputed(data)
+        refuse_impossible_zones(self.model, key, theta, data, imputed)
+        return State(position, exact, rejected, tuning, imputed)
 
     def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
         position, exact = self.model.prior.split(theta)
         tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
-        return State(position, exact, rejected, tuning)
+        return State(position, exact, rejected, tuning, first_imputed(data))
 
     def step(
         self, key: jax.Array, state: State, stage: Stage, data: Observed
     ) -> tuple[State, Info]:
         """One sweep."""
         key_pair, key_kernel = jax.random.split(key)
+        before = state
+        # Its own fold: models with nothing hidden keep their bits.
+        state, data, imputing = self.complete(jax.random.fold_in(key, 2), state, data)
         drawn, attempts, gave_up, run_status, worst = self._draw_pairs(key_pair, state, stage, data)
         status = jnp.where(is_broken(worst.log_accept), BROKEN, run_status)
+
+        if self.model.prior.size:
+            position, tuning, stats = self.move(key_kernel, drawn, stage, data)
+        else:  # every parameter has an exact update
+            position, tuning, stats = state.position, state.tuning, {}
+        moved = State(position, drawn.exact, drawn.rejected, tuning, state.imputed)
+        fine = status == OK
+        # On trouble everything but Y is put back here; _draw_pairs has put Y back already.
+        kept = jax.tree.map(
+            lambda new, old: jnp.where(fine, new, old),
+            moved._replace(rejected=None),  # type: ignore[arg-type]
+            before._replace(rejected=None),  # type: ignore[arg-type]
+        )
+        stats = {
+            "rejected": drawn.rejected.count,
+            "attempts": attempts,
+            "gave_up": gave_up,
+            **imputing,
+            **stats,
+        }
+        return kept._replace(rejected=drawn.rejected), Info(stats, status, worst)
+
+    def move(
+        self, key: jax.Array, drawn: State, stage: Stage, data: Observed
+    ) -> tuple[jax.Array, Any, dict[str, jax.Array]]:
+        """Update theta2 given X, Y and theta1: the new position, tuning and statistics."""
 
         def log_density(position: jax.Array) -> jax.Array:
             theta = self.model.prior.constrain(position, drawn.exact)
             prior = self.model.prior.log_density(position, drawn.exact)
             return prior + self._log_joint(theta, data, drawn.rejected)
 
-        if self.model.prior.size:
-            position, stats = self.kernel.step(
-                key_kernel, state.position, log_density, state.tuning
-            )
-            tuning = state.tuning
-            if self.kernel.adapts:
-                tuning = tuned(
-                    tuning,
-                    stage,
-                    position,
-                    jnp.nan_to_num(stats["acceptance_rate"], nan=0.0),
-                    self.kernel.target_acceptance,
-                )
-        else:  # every parameter has an exact update
-            position, tuning, stats = state.position, state.tuning, {}
-        moved = State(position, drawn.exact, drawn.rejected, tuning)
-        fine = status == OK
-        # On trouble everything but Y is put back here; _draw_pairs has put Y back already.
-        kept = jax.tree.map(
-            lambda new, old: jnp.where(fine, new, old),
-            moved._replace(rejected=None),  # type: ignore[arg-type]
-            state._replace(rejected=None),  # type: ignore[arg-type]
-        )
-        stats = {
-            "rejected": drawn.rejected.count,
-            "attempts": attempts,
-            "gave_up": gave_up,
-            **stats,
-        }
-        return kept._replace(rejected=drawn.rejected), Info(stats, status, worst)
+        position, stats = self.kernel.step(key, drawn.position, log_density, drawn.tuning)
+        tuning = drawn.tuning
+        if self.kernel.adapts:
+            rate = jnp.nan_to_num(stats["acceptance_rate"], nan=0.0)
+            tuning = tuned(tuning, stage, position, rate, self.kernel.target_acceptance)
+        return position, tuning, stats
 
     def _draw_pairs(self, key: jax.Array, state: State, stage: Stage, data: Observed) -> tuple:
         """Draw (theta1, Y), block by block of theta1; Y alone where there is none.

@@ -20,10 +20,15 @@ from offcut.prior import Theta
 
 
 class Observed(NamedTuple):
-    """The data as compiled code sees them: rows padded to whole chunks, covariates or ()."""
+    """The data as compiled code sees them: rows padded to whole chunks, covariates or ().
+
+    ``hidden`` says which parts of the points are unknown (``offcut.imputation``); None where all
+    is known.
+    """
 
     points: Any
     covariates: tuple  # () or (pytree with n rows,)
+    hidden: Any = None
 
 
 def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]:
@@ -90,6 +95,27 @@ def log_unnormalised(model: RejectionModel, layout: Layout) -> Callable[..., jax
     return over
 
 
+def total(
+    statistic: Callable[[Any], Any], observed: Observed, rejected: Rejected, layout: Layout
+) -> Any:
+    """The sum of a pytree ``statistic(point)`` over X and Y, in the same fixed chunks."""
+
+    def of_row(_: Theta, point: Any) -> Any:
+        return statistic(point)
+
+    over_x = _chunked_sum(of_row, {}, (observed.points,), layout.n, layout.chunk, gradient=False)
+    over_y = _chunked_sum(
+        of_row,
+        {},
+        (rejected.points,),
+        rejected.count,
+        layout.chunk,
+        gradient=False,
+        offset=rejected.offset,
+    )
+    return jax.tree.map(jnp.add, over_x, over_y)
+
+
 def pad_rows(tree: Any, chunk: int) -> Any:
     """Rows repeated from the first up to a whole number of chunks; the sum ignores them."""
 
@@ -101,7 +127,7 @@ def pad_rows(tree: Any, chunk: int) -> Any:
 
 
 def _chunked_sum(
-    point: Callable[..., jax.Array],
+    point: Callable[..., Any],
     theta: Theta,
     rows: tuple,
     count: jax.Array | int,
@@ -116,8 +142,12 @@ def _chunked_sum(
     """
     first = jax.tree.map(lambda a: a[offset], rows)
 
-    def chunk_sum(theta: Theta, start: jax.Array) -> jax.Array:
+    def chunk_sum(theta: Theta, start: jax.Array) -> Any:
         used = start + jnp.arange(chunk, dtype=jnp.int32) < count
+
+        def add_used(values: jax.Array) -> jax.Array:
+            mask = used.reshape(-1, *[1] * (values.ndim - 1))
+            return jnp.sum(jnp.where(mask, values, 0.0), axis=0)
 
         def take(a: jax.Array, spare: jax.Array) -> jax.Array:
             part = lax.dynamic_slice_in_dim(a, offset + start, chunk)
@@ -125,7 +155,7 @@ def _chunked_sum(
 
         part = jax.tree.map(take, rows, first)
         values = jax.vmap(point, (None, *[0] * len(rows)))(theta, *part)
-        return jnp.sum(jnp.where(used, values, 0.0))
+        return jax.tree.map(add_used, values)
 
     evaluate = jax.value_and_grad(chunk_sum) if gradient else chunk_sum
 
@@ -133,8 +163,7 @@ def _chunked_sum(
         start, total = carry
         return start + chunk, jax.tree.map(jnp.add, total, evaluate(theta, start))
 
-    zero: Any = jnp.zeros(())
-    if gradient:
-        zero = (zero, jax.tree.map(jnp.zeros_like, theta))
+    shapes = jax.eval_shape(evaluate, theta, jnp.int32(0))
+    zero = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
     start = (jnp.int32(0), zero)
     return lax.while_loop(lambda carry: carry[0] < count, add_chunk, start)[1]

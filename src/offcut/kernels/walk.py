@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from offcut.augmentation.joint import Observed, log_unnormalised
 from offcut.augmentation.layout import MOST_REJECTED, Layout, Rejected, empty_rejected
 from offcut.errors import SettingsError
+from offcut.imputation.impute import first_imputed, refuse_impossible_zones
 from offcut.kernels.random_walk import walk
 from offcut.kernels.tuning import Tuning, tuned
 from offcut.model_sampler import ModelSampler
@@ -33,6 +34,7 @@ class State(NamedTuple):
     rejected: jax.Array
     tuning: Tuning
     patience: jax.Array
+    imputed: Any = None  # values of what is hidden in the data
 
 
 class WalkSampler(ModelSampler):
@@ -61,7 +63,10 @@ class WalkSampler(ModelSampler):
         points = self.layout.n + int(rejected.count)
         tuning = self.kernel.first_tuning(points, position.shape[0])
         estimate = self.first_estimate(key_estimate, theta, data, int(rejected.count))
-        return State(position, exact, estimate, rejected.count, tuning, jnp.int32(points))
+        imputed = first_imputed(data)
+        refuse_impossible_zones(self.model, key, theta, data, imputed)
+        patience = jnp.int32(points)
+        return State(position, exact, estimate, rejected.count, tuning, patience, imputed)
 
     def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
@@ -69,7 +74,8 @@ class WalkSampler(ModelSampler):
         tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
         estimate = self.stationary_estimate(key, theta, data)
         patience = jnp.int32(MOST_REJECTED)
-        return State(position, exact, estimate, rejected.count, tuning, patience)
+        imputed = first_imputed(data)
+        return State(position, exact, estimate, rejected.count, tuning, patience, imputed)
 
     def stationary_estimate(self, key: jax.Array, theta: Theta, data: Observed) -> jax.Array:
         """What travels with a position at stationarity."""
@@ -100,6 +106,9 @@ class WalkSampler(ModelSampler):
         """Propose, simulate, decide."""
         prior = self.model.prior
         key_walk, key_simulate, key_accept = jax.random.split(key, 3)
+        before = state
+        # Its own fold: models with nothing hidden keep their bits.
+        state, data, imputing = self.complete(jax.random.fold_in(key, 3), state, data)
         position = walk(key_walk, state.position, state.tuning)
         theta = prior.constrain(state.position, state.exact)
         new_theta = prior.constrain(position, state.exact)
@@ -127,9 +136,10 @@ class WalkSampler(ModelSampler):
             "accepted": accepted,
             "over_budget": over,
             "step_size": state.tuning.step_size,
+            **imputing,
         }
         status = jnp.where(broken, BROKEN, jnp.where(full, FULL, OK))
-        new = jax.tree.map(lambda a, b: jnp.where(status == OK, a, b), new, state)
+        new = jax.tree.map(lambda a, b: jnp.where(status == OK, a, b), new, before)
         return new, Info(stats, status, (new_theta, worst))
 
     def capacity(self, state: State) -> int:

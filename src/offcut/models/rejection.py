@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from offcut.errors import ModelError
 from offcut.keys import with_native_fallback
 from offcut.log1mexp import log1mexp
+from offcut.models.recording import checked_censoring
 from offcut.prior import Prior, Theta
 
 Point = Any  # a pytree of arrays: one observation or one proposal
@@ -54,6 +55,13 @@ class RejectionModel:
         Blocks of theta with their own exact conditional given the data, theta_1 of Algorithm 2:
         ``{names: function(key, theta, data) -> dict}``, names a string or a tuple of strings. The
         function draws from p(names | data, rest of theta), the rejected points summed out.
+    censored : Clamped, or a zone or list of zones, optional
+        Observations of which only this is known: that the value lies in a zone. A zone is a
+        function ``(y[, covariate]) -> bool`` or a region; an observation recorded inside it is
+        censored, and its value is drawn anew in every sweep. ``offcut.Clamped(lower, upper)``
+        is for recorders that write a limit for what lies beyond, coordinate by coordinate.
+    latent : str or tuple of str, optional
+        Parts of a proposal (keys of its dict) that the data lack; they are drawn as well.
 
     Examples
     --------
@@ -83,6 +91,8 @@ class RejectionModel:
         log_reject: Callable[..., jax.Array] | None = None,
         *,
         exact_updates: Mapping[str | tuple[str, ...], Callable[..., Theta]] | None = None,
+        censored: Any = None,
+        latent: str | tuple[str, ...] = (),
     ) -> None:
         given = {"propose": propose, "log_proposal": log_proposal, "log_accept": log_accept}
         for name, function in given.items():
@@ -94,6 +104,8 @@ class RejectionModel:
         self.log_proposal = log_proposal
         self.log_accept = log_accept
         self.log_reject = log_reject
+        self.censored = checked_censoring(censored)
+        self.latent = (latent,) if isinstance(latent, str) else tuple(latent)
         self.exact_updates = {
             (names,) if isinstance(names, str) else tuple(names): function
             for names, function in (exact_updates or {}).items()
@@ -142,6 +154,26 @@ class RejectionModel:
         safe = jax.tree.map(lambda a, b: jnp.where(never, b, a), y, observed)
         log_accept = self.log_accept(theta, safe, *covariate)
         return log_proposal + jnp.where(never, 0.0, log1mexp(log_accept))
+
+    def recorded(self, point: Point) -> Point:
+        """What of a proposal the data have."""
+        if not self.latent:
+            return point
+        if (
+            not isinstance(point, dict)
+            or set(self.latent) - set(point)
+            or set(point) <= set(self.latent)
+        ):
+            came = sorted(point) if isinstance(point, dict) else type(point).__name__
+            raise ModelError(
+                f"latent={self.latent} names parts of a proposal, which must then be a dict with "
+                f"these and others, got {came}"
+            )
+        return {name: part for name, part in point.items() if name not in self.latent}
+
+    def possible(self, theta: Theta, point: Point, *covariate: Any) -> jax.Array:
+        """Whether a point is in the support of the proposals, as far as this is known."""
+        return jnp.array(True)
 
     def inside_at(self, theta: Theta, x: Point, *covariate: Any) -> jax.Array:
         """log a at an observation: -inf says that the model cannot have produced it."""

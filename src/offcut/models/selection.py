@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from offcut.models.rejection import Proposed, RejectionModel
-from offcut.models.truncation import Base, checked_base, sample_base
+from offcut.errors import ModelError
+from offcut.models.rejection import Point, Proposed, RejectionModel
+from offcut.models.source import Base, Source
 from offcut.prior import Theta
 
 
@@ -18,24 +19,50 @@ class Selected(RejectionModel):
     """The model that ``offcut.selected`` makes; the base is sampled as a batch."""
 
     def __init__(
-        self, prior: Any, base: Base, log_accept: Callable[..., jax.Array], **options: Any
+        self,
+        prior: Any,
+        base: Base,
+        log_accept: Callable[..., jax.Array],
+        *,
+        log_reject: Callable[..., jax.Array] | None = None,
+        noise: Callable[..., dist.Distribution] | None = None,
+        **options: Any,
     ) -> None:
-        self.base = checked_base(base)
+        self.source = Source(base, noise)
+        self.base = self.source.base
         super().__init__(
             prior,
-            propose=lambda key, theta, *c: self.base(theta, *c).sample(key),
-            log_proposal=lambda theta, y, *c: self.base(theta, *c).log_prob(y),
-            log_accept=log_accept,
+            propose=self.source.sample,
+            log_proposal=self.source.log_prob,
+            log_accept=self._of_recorded("log_accept", log_accept),
+            log_reject=None if log_reject is None else self._of_recorded("log_reject", log_reject),
+            latent=self.source.latent,
             **options,
         )
+
+    def _of_recorded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The user's function of a noisy value, as one of a whole proposal."""
+        if not callable(function):
+            raise ModelError(f"{name} must be a function, got {type(function).__name__}")
+        if self.source.noise is None:
+            return function
+        return lambda theta, y, *c: function(theta, self.source.recorded(y), *c)
 
     def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
         """Base draws as one batch."""
         key_point, key_accept = jax.random.split(key)
-        points = sample_base(key_point, self.base(theta), size)
+        points = self.source.sample_block(key_point, theta, size)
         log_accept = jax.vmap(self.log_accept, (None, 0))(theta, points)
         uniform = jax.random.uniform(key_accept, (size,))
         return Proposed(points, uniform < jnp.exp(log_accept), log_accept)
+
+    def recorded(self, point: Point) -> Point:
+        """The noisy value where there is measurement error."""
+        return self.source.recorded(point)
+
+    def possible(self, theta: Theta, point: Point, *covariate: Any) -> jax.Array:
+        """Whether base and noise can have drawn the point."""
+        return self.source.in_support(theta, point, *covariate)
 
 
 def selected(
@@ -44,14 +71,16 @@ def selected(
     log_accept: Callable[..., jax.Array],
     *,
     log_reject: Callable[..., jax.Array] | None = None,
+    censored: Any = None,
+    noise: Callable[..., dist.Distribution] | None = None,
     exact_updates: Any = None,
 ) -> RejectionModel:
     """Any distribution, each draw recorded with probability ``exp(log_accept(theta, y))``.
 
     Parameters
     ----------
-    prior, base, exact_updates
-        As in ``truncated``.
+    prior, base, censored, noise, exact_updates
+        As in ``truncated``. With noise the probability is one of the noisy value.
     log_accept : callable ``(theta, y[, covariate]) -> scalar``
         Log probability of being recorded; may depend on theta.
     log_reject : callable, optional
@@ -69,4 +98,12 @@ def selected(
     ...     log_reject=lambda theta, y: jax.nn.log_sigmoid(-theta["slope"] * y),
     ... )
     """
-    return Selected(prior, base, log_accept, log_reject=log_reject, exact_updates=exact_updates)
+    return Selected(
+        prior,
+        base,
+        log_accept,
+        log_reject=log_reject,
+        censored=censored,
+        noise=noise,
+        exact_updates=exact_updates,
+    )

@@ -14,46 +14,9 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from offcut.errors import ModelError
-from offcut.keys import with_native_fallback
 from offcut.models.rejection import Point, Proposed, RejectionModel
+from offcut.models.source import Base, Source
 from offcut.prior import Theta
-
-Base = Callable[..., dist.Distribution]
-
-
-def checked_base(base: Base) -> Base:
-    """The user's base, refusing batches of distributions where one is meant."""
-    if isinstance(base, dist.Distribution) or not callable(base):
-        raise ModelError(
-            f"base must be a function of theta, got {type(base).__name__}; for example "
-            'base=lambda theta: numpyro.distributions.Normal(theta["loc"], 1)'
-        )
-
-    def call(theta: Theta, *covariate: Any) -> dist.Distribution:
-        distribution = base(theta, *covariate)
-        if not isinstance(distribution, dist.Distribution):
-            came = (
-                "an array" if isinstance(distribution, jax.Array) else type(distribution).__name__
-            )
-            raise ModelError(
-                f"base must return a NumPyro distribution, got {came}; for example "
-                'base=lambda theta: numpyro.distributions.Normal(theta["loc"], 1)'
-            )
-        if distribution.batch_shape:
-            raise ModelError(
-                f"base returned a batch of distributions (batch_shape "
-                f"{distribution.batch_shape}) where one is needed; if one observation is a "
-                "vector, add .to_event(1)"
-            )
-        return distribution
-
-    return call
-
-
-@with_native_fallback
-def sample_base(key: jax.Array, distribution: dist.Distribution, size: int) -> Point:
-    """``size`` draws from the base as one batch."""
-    return distribution.sample(key, (size,))
 
 
 class Truncated(RejectionModel):
@@ -62,23 +25,33 @@ class Truncated(RejectionModel):
     window_is_fixed = True
 
     def __init__(
-        self, prior: Any, base: Base, inside: Callable[..., jax.Array], **options: Any
+        self,
+        prior: Any,
+        base: Base,
+        inside: Callable[..., jax.Array],
+        *,
+        noise: Callable[..., dist.Distribution] | None = None,
+        **options: Any,
     ) -> None:
         if not callable(inside):
-            raise ModelError(f"inside must be a function of one point, got {type(inside).__name__}")
-        self.base = checked_base(base)
+            raise ModelError(
+                f"inside must be a region or a function of one point, got {type(inside).__name__}"
+            )
+        self.source = Source(base, noise)
+        self.base = self.source.base
         self.inside = inside
         super().__init__(
             prior,
-            propose=lambda key, theta, *c: self.base(theta, *c).sample(key),
-            log_proposal=lambda theta, y, *c: self.base(theta, *c).log_prob(y),
+            propose=self.source.sample,
+            log_proposal=self.source.log_prob,
             log_accept=lambda theta, y, *c: jnp.where(self.is_inside(y, *c), 0.0, -jnp.inf),
+            latent=self.source.latent,
             **options,
         )
 
     def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
         """Base draws as one batch, no uniforms."""
-        points = sample_base(key, self.base(theta), size)
+        points = self.source.sample_block(key, theta, size)
         return Proposed(points, jax.vmap(self.is_inside)(points), None)
 
     def propose_one(self, key: jax.Array, theta: Theta, *covariate: Any) -> Proposed:
@@ -88,7 +61,15 @@ class Truncated(RejectionModel):
 
     def is_inside(self, point: Point, *covariate: Any) -> jax.Array:
         """The user's predicate, which may return numbers."""
-        return jnp.asarray(self.inside(point, *covariate)).astype(bool)
+        return jnp.asarray(self.inside(self.recorded(point), *covariate)).astype(bool)
+
+    def recorded(self, point: Point) -> Point:
+        """The noisy value where there is measurement error."""
+        return self.source.recorded(point)
+
+    def possible(self, theta: Theta, point: Point, *covariate: Any) -> jax.Array:
+        """Whether base and noise can have drawn the point."""
+        return self.source.in_support(theta, point, *covariate)
 
     def log_observed(self, theta: Theta, x: Point, *covariate: Any) -> jax.Array:
         """log q(x): log a is 0."""
@@ -104,6 +85,8 @@ def truncated(
     base: Base,
     inside: Callable[..., jax.Array],
     *,
+    censored: Any = None,
+    noise: Callable[..., dist.Distribution] | None = None,
     exact_updates: Any = None,
 ) -> RejectionModel:
     """Any distribution, seen only inside a window.
@@ -114,8 +97,17 @@ def truncated(
         Prior on the parameters of the base.
     base : callable ``(theta[, covariate]) -> numpyro Distribution``
         The distribution before truncation.
-    inside : callable ``(y[, covariate]) -> bool``
-        Whether one point is recorded. It may not depend on theta: see ``selected`` for that.
+    inside : region, or callable ``(y[, covariate]) -> bool``
+        Whether one point is recorded: one of ``offcut.regions``, or any function. It may not
+        depend on theta: see ``selected`` for that. With covariates a function takes the
+        observation's covariate, so every observation may have its own window
+        (``offcut.regions.ByGroup`` has one for each group).
+    censored : Clamped, or a zone or list of zones, optional
+        Observations whose value is not known, only that it lies in a zone, as in
+        ``RejectionModel``. Zones are part of the window: such values *are* recorded.
+    noise : callable ``(theta, true[, covariate]) -> numpyro Distribution``, optional
+        Measurement error. The base is then about true values; data, window and zones about the
+        noisy ones.
     exact_updates : dict, optional
         As in ``RejectionModel``.
 
@@ -125,10 +117,12 @@ def truncated(
     >>> model = offcut.truncated(
     ...     prior={"loc": dist.Normal(0, 1), "scale": dist.HalfNormal(1)},
     ...     base=lambda theta: dist.Normal(theta["loc"], theta["scale"]),
-    ...     inside=lambda x: (x > 0) & (x < 1),
+    ...     inside=offcut.regions.Box(0, 1),
     ... )
     >>> accepted, rejected = offcut.augment(1, model, {"loc": 0.0, "scale": 1.0}, n=3)
     >>> bool(((accepted > 0) & (accepted < 1)).all())
     True
     """
-    return Truncated(prior, base, inside, exact_updates=exact_updates)
+    return Truncated(
+        prior, base, inside, censored=censored, noise=noise, exact_updates=exact_updates
+    )

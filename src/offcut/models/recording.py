@@ -1,0 +1,85 @@
+"""How a value that passed the filter was written down: as it is, or clamped at a limit.
+
+*Truncated* values were never recorded: nobody knows how many there are. *Censored* ones were
+recorded, but not their size: a detector that saturates at 10 writes 10 for everything above. A
+censored observation says only that the value lies in a known zone; its value is drawn anew in
+every sweep, from the model restricted to that zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.errors import ModelError
+
+
+class Clamped:
+    """Coordinates that lie beyond a limit are recorded as that limit.
+
+    Parameters
+    ----------
+    lower, upper : number, array, or function of the covariate
+        The limits of the recorder, one for all coordinates of a point or one for each; infinite
+        where it has none. A coordinate recorded *at* a limit is known only to lie beyond it.
+
+    Examples
+    --------
+    A detector that loses what is below 0 and saturates at 10:
+
+    >>> import numpyro.distributions as dist, offcut
+    >>> model = offcut.truncated(
+    ...     prior={"loc": dist.Normal(5, 5)},
+    ...     base=lambda theta: dist.Normal(theta["loc"], 4.0),
+    ...     inside=lambda x: x > 0,
+    ...     censored=offcut.Clamped(upper=10),
+    ... )
+    """
+
+    def __init__(self, lower: Any = -np.inf, upper: Any = np.inf) -> None:
+        self.lower, self.upper = lower, upper
+        if not callable(lower) and not callable(upper):
+            low, high = np.broadcast_arrays(*self.limits())
+            if np.isnan(low).any() or np.isnan(high).any() or (low >= high).any():
+                raise ModelError(
+                    f"Clamped needs lower < upper in every coordinate, got {lower} and {upper}"
+                )
+            if np.isinf(low).all() and np.isinf(high).all():
+                raise ModelError("Clamped needs a finite limit: give lower=, upper= or both")
+
+    def limits(self, *covariate: Any) -> tuple[Any, Any]:
+        """Both limits, for one observation."""
+
+        def at(limit: Any) -> Any:
+            return limit(*covariate) if callable(limit) else np.asarray(limit, float)
+
+        return at(self.lower), at(self.upper)
+
+    def __repr__(self) -> str:
+        return f"Clamped(lower={self.lower}, upper={self.upper})"
+
+
+Zone = Callable[..., Any]
+Censoring = Clamped | tuple[Zone, ...] | None
+
+
+def checked_censoring(censored: Any) -> Censoring:
+    """What the user gave as ``censored``: a Clamped, one zone, or several."""
+    if censored is None or isinstance(censored, Clamped):
+        return censored
+    zones: Sequence[Any] = tuple(censored) if isinstance(censored, list | tuple) else (censored,)
+    for zone in zones:
+        if not callable(zone):
+            raise ModelError(
+                f"censored must be offcut.Clamped(...), a region or function of one point, or a "
+                f"list of these, got {type(zone).__name__}"
+            )
+    return tuple(zones)
+
+
+def in_zones(zones: tuple[Zone, ...], recorded: Any, *covariate: Any) -> Any:
+    """Which of the zones one value lies in: a flag for each."""
+    return jnp.stack([jnp.asarray(zone(recorded, *covariate)).astype(bool) for zone in zones])

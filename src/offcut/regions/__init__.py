@@ -1,0 +1,32 @@
+"""Regions: the window of ``truncated``, written as a shape instead of a function.
+
+``Box``, ``Orthant``, ``Ball``, ``Shell``, ``Simplex``, ``Polytope`` and any function as a
+``Predicate``, combined with ``&``, ``|`` and ``~``; ``ByGroup`` where groups differ. A region is
+called with one point, is drawn with ``draw`` and, where it is about numbers, knows its
+``intervals``.
+"""
+
+from offcut.regions.ball import Ball, Shell
+from offcut.regions.box import Box, Orthant
+from offcut.regions.by_group import ByGroup
+from offcut.regions.intervals import intervals
+from offcut.regions.polytope import Polytope, Simplex
+from offcut.regions.predicate import Predicate
+from offcut.regions.region import Region
+from offcut.regions.sets import Complement, Intersection, Union
+
+__all__ = [
+    "Ball",
+    "Box",
+    "ByGroup",
+    "Complement",
+    "Intersection",
+    "Orthant",
+    "Polytope",
+    "Predicate",
+    "Region",
+    "Shell",
+    "Simplex",
+    "Union",
+    "intervals",
+]
