@@ -3,6 +3,7 @@
 1. Time for a sweep of the engine against a Numba loop of the same algorithm.
 2. How it grows from n = 100 to a million, and memory.
 3. Effective draws per second of the five kernels on one truncated problem.
+4. Time to 1,000 effective draws against NumPyro's TruncatedNormal; a box in ten dimensions.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ def kernels() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--grow", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--only", choices=["numba", "growth", "kernels"])
+    parser.add_argument("--only", choices=["numba", "growth", "kernels", "truncation"])
     options = parser.parse_args()
     cores = os.sched_getaffinity(0)
     if options.grow:
@@ -211,6 +212,13 @@ def main() -> None:
         growth()
     if options.only in (None, "kernels"):
         kernels()
+    if options.only in (None, "truncation"):
+        from benchmarks import truncation
+
+        os.sched_setaffinity(0, {min(cores)})
+        truncation.against_numpyro()
+        os.sched_setaffinity(0, cores)
+        truncation.ten_dimensions()
 
 
 if __name__ == "__main__":

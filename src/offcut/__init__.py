@@ -17,23 +17,31 @@ _HOMES = {
     "RejectionModel": "offcut.models.rejection",
     "truncated": "offcut.models.truncation",
     "selected": "offcut.models.selection",
+    "Clamped": "offcut.models.recording",
     "sample": "offcut.sampling",
     "augment": "offcut.augment",
     "check": "offcut.check",
     "summary": "offcut.result.summary",
     "mixing_rate_bound": "offcut.mixing",
+    "kernel_for": "offcut.choice",
     "NUTS": "offcut.kernels.nuts",
+    "Conjugate": "offcut.kernels.conjugate",
+    "Direct": "offcut.kernels.direct",
     "HMC": "offcut.kernels.hmc",
     "RandomWalk": "offcut.kernels.random_walk",
     "Exchange": "offcut.kernels.exchange",
     "PseudoMarginal": "offcut.kernels.pseudo_marginal",
     "plots": "offcut.plots",
+    "regions": "offcut.regions",
     "errors": "offcut.errors",
 }
 
 __all__ = [
     "HMC",
     "NUTS",
+    "Clamped",
+    "Conjugate",
+    "Direct",
     "Exchange",
     "PseudoMarginal",
     "RandomWalk",
@@ -41,8 +49,10 @@ __all__ = [
     "augment",
     "check",
     "errors",
+    "kernel_for",
     "mixing_rate_bound",
     "plots",
+    "regions",
     "sample",
     "selected",
     "summary",
@@ -50,15 +60,19 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from offcut import errors, plots
+    from offcut import errors, plots, regions
     from offcut.augment import augment
     from offcut.check import check
+    from offcut.choice import kernel_for
+    from offcut.kernels.conjugate import Conjugate
+    from offcut.kernels.direct import Direct
     from offcut.kernels.exchange import Exchange
     from offcut.kernels.hmc import HMC
     from offcut.kernels.nuts import NUTS
     from offcut.kernels.pseudo_marginal import PseudoMarginal
     from offcut.kernels.random_walk import RandomWalk
     from offcut.mixing import mixing_rate_bound
+    from offcut.models.recording import Clamped
     from offcut.models.rejection import RejectionModel
     from offcut.models.selection import selected
     from offcut.models.truncation import truncated
@@ -71,7 +85,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'offcut' has no attribute {name!r}")
     module = import_module(home)
-    value = getattr(module, name, module)  # plots and errors are modules themselves
+    value = getattr(module, name, module)  # plots, regions and errors are modules themselves
     globals()[name] = value
     return value
 

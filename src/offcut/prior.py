@@ -181,8 +181,13 @@ class Prior:
             if value.shape != self.shapes[name]:
                 wanted = self.shapes[name]
                 raise ModelError(f"theta[{name!r}] has shape {value.shape}, the prior has {wanted}")
-        sites = handlers.trace(handlers.substitute(self._model, data=given)).get_trace()
+        sites = self.sites(given)
         return given | {name: sites[name]["value"] for name in self.deterministic}
+
+    @_one_thread_at_a_time
+    def sites(self, theta: Theta) -> dict[str, Any]:
+        """NumPyro's record of every site at theta (values of all latent sites, on their scale)."""
+        return handlers.trace(handlers.substitute(self._model, data=theta)).get_trace()
 
     def split(self, theta: Theta) -> tuple[jax.Array, Theta]:
         """theta as (unconstrained vector of the free sites, dict of the exact ones)."""

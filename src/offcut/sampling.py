@@ -15,18 +15,20 @@ import xarray as xr
 from jax.extend.core import ClosedJaxpr
 
 from offcut.budget import certify, checked_budget
+from offcut.choice import build_sampler
+from offcut.direct_sampler import why_not_direct
 from offcut.driver.run import Settings, run_chains
 from offcut.driver.store import Store
 from offcut.errors import CheckpointError, ModelError, SettingsError
-from offcut.kernels import NUTS
 from offcut.kernels.tuning import warmup_schedule
+from offcut.models.recording import Clamped
 from offcut.models.rejection import RejectionModel
 from offcut.observations import observe
+from offcut.pile_ups import ask_about_pile_ups
 from offcut.precision import in_float64
 from offcut.result.summary import summary, warn_of_trouble
 from offcut.result.tree import make_tree, versions
 from offcut.sampler import Sampler
-from offcut.sweep import AugmentedSampler
 
 
 @in_float64
@@ -59,8 +61,10 @@ def sample(
         Kept draws and warm-up sweeps of each chain; number of chains.
     seed : int
         Results depend on the seed alone, not on cores, threads or buffer sizes.
-    kernel : NUTS, HMC, RandomWalk, Exchange or PseudoMarginal, optional
-        How the parameters move; ``NUTS()`` by default.
+    kernel : NUTS, HMC, RandomWalk, Exchange, PseudoMarginal, Conjugate or Direct, optional
+        How the parameters move. By default ``Conjugate()``, exact draws, where prior and base
+        are conjugate, else ``NUTS()``; ``posterior.attrs["kernel"]`` says which, and
+        ``offcut.kernel_for(model)`` says it beforehand.
     budget : "auto", int or None
         Largest number of rejections in a sweep. "auto" fixes one with ample room at the end of
         warm-up; a number restricts the joint distribution to |Y| <= budget, exactly; None
@@ -115,6 +119,8 @@ def run(
     """``sample`` with settings already checked; tests use it to vary threads and buffers."""
     sampler, arrays, observed = prepare(model, data, covariates, kernel)
     n = next(iter(observed.values())).shape[0]
+    if isinstance(model, RejectionModel):
+        ask_about_pile_ups(model, arrays, n)
     store = None
     if checkpoint is not None:
         store = Store(checkpoint, _identity(model, sampler, arrays, observed, settings))
@@ -136,12 +142,18 @@ def run(
         "model": type(model).__name__,
         "kernel": sampler.kernel_name,
         "draws_rejections": int(sampler.draws_rejections),
+        "direct_available": int(_direct_available(model, arrays)),
     }
     tree = make_tree(drawn, observed, certificate, settings, facts)
     warn_of_trouble(tree)
     if settings.progress and sys.stderr.isatty():
         print(summary(tree), file=sys.stderr)
     return tree
+
+
+def _direct_available(model: Any, arrays: Any) -> bool:
+    """Whether kernel=offcut.Direct() would fit."""
+    return isinstance(model, RejectionModel) and why_not_direct(model, arrays.covariates) is None
 
 
 def prepare(
@@ -159,19 +171,8 @@ def prepare(
             "model must come from offcut.truncated, offcut.selected, offcut.RejectionModel or "
             f"another model of this library, got {type(model).__name__}"
         )
-    kernel = NUTS() if kernel is None else kernel
-    if isinstance(kernel, type) or not hasattr(kernel, "given_rejections"):
-        named = "offcut.NUTS(), HMC(), RandomWalk(), Exchange() or PseudoMarginal()"
-        hint = " (an instance, with parentheses)" if isinstance(kernel, type) else ""
-        raise SettingsError(f"kernel must be one of {named}{hint}, got {kernel!r}")
     arrays, layout, observed = observe(model, data, covariates)
-    sampler = model.programs.get((kernel, layout))
-    if sampler is None:
-        if kernel.given_rejections:
-            sampler = AugmentedSampler(model, layout, kernel)
-        else:
-            sampler = kernel.build(model, layout)
-        model.programs[(kernel, layout)] = sampler
+    sampler = build_sampler(model, layout, kernel, arrays.covariates)
     return sampler, arrays, observed
 
 
@@ -221,6 +222,7 @@ def model_digest(model: Any, arrays: Any) -> str:
             model.log_rejected(theta, y, y, *covariate),
             model.log_accept(theta, y, *covariate),
             [update(key, theta, points) for update in model.exact_updates.values()],
+            _censoring(model, y, covariate),
         )
 
     program = jax.make_jaxpr(everything)(jax.random.key(0), np.zeros(model.prior.size))
@@ -228,6 +230,14 @@ def model_digest(model: Any, arrays: Any) -> str:
     for constant in _constants(program):
         digest.update(np.asarray(constant).tobytes())
     return digest.hexdigest()[:16]
+
+
+def _censoring(model: RejectionModel, point: Any, covariate: tuple) -> Any:
+    """What ``censored`` computes at a point."""
+    if isinstance(model.censored, Clamped):
+        return model.censored.limits(*covariate)
+    recorded = model.recorded(point)
+    return [zone(recorded, *covariate) for zone in model.censored or ()]
 
 
 def _constants(program: ClosedJaxpr) -> Iterator[Any]:

@@ -43,13 +43,7 @@ def find_start(
 ) -> tuple[Theta, Rejected]:
     """A theta and a first Y with |Y| <= budget."""
     key_climb, key_shake, key_run = jax.random.split(key, 3)
-    program = model.programs.get(("climb", layout))
-    if program is None:
-        program = model.programs[("climb", layout)] = jax.jit(_climb(model, layout))
-    position, exact, score, prior_ok = program(key_climb, data)
-    if not np.isfinite(score):
-        raise _no_support(model, layout, position, exact, data, bool(np.any(prior_ok)))
-    inspect_observations(model, layout, model.prior.constrain(position, exact), data)
+    position, exact = climb_to_start(model, layout, key_climb, data)
     limit = min(budget, max(PATIENCE, 100 * layout.n))
     for attempt, shake in enumerate(SHAKES):
         noise = jax.random.normal(jax.random.fold_in(key_shake, attempt), position.shape)
@@ -69,6 +63,20 @@ def find_start(
         if needed is not None:
             raise _too_small(theta, needed, budget)
     raise _nothing_accepted(theta, accepted, limit, layout)
+
+
+def climb_to_start(
+    model: RejectionModel, layout: Layout, key: jax.Array, data: Observed
+) -> tuple[jax.Array, Theta]:
+    """The best of some candidates on the naive density, as (position, exact), or an error."""
+    program = model.programs.get(("climb", layout))
+    if program is None:
+        program = model.programs[("climb", layout)] = jax.jit(_climb(model, layout))
+    position, exact, score, prior_ok = program(key, data)
+    if not np.isfinite(score):
+        raise _no_support(model, layout, position, exact, data, bool(np.any(prior_ok)))
+    inspect_observations(model, layout, model.prior.constrain(position, exact), data)
+    return position, exact
 
 
 def first_rejections(

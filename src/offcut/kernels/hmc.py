@@ -8,6 +8,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from offcut.kernels.score import score_at
 from offcut.kernels.settings import (
     GradientKernel,
     LogDensity,
@@ -49,13 +50,14 @@ class HMC(GradientKernel):
         """One HMC transition."""
         from blackjax.mcmc import hmc
 
-        state = hmc.init(position, log_density)
+        start = hmc.init(position, log_density)
         state, info = hmc.build_kernel()(
-            key, state, log_density, tuning.step_size, tuning.inverse_mass, self.num_steps
+            key, start, log_density, tuning.step_size, tuning.inverse_mass, self.num_steps
         )
         return state.position, {
             "acceptance_rate": info.acceptance_rate,
             "diverging": info.is_divergent,
             "n_steps": jnp.int32(self.num_steps),
             "step_size": tuning.step_size,
+            **score_at(start.position, start.logdensity_grad),
         }

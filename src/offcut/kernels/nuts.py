@@ -8,6 +8,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from offcut.kernels.score import score_at
 from offcut.kernels.settings import (
     GradientKernel,
     LogDensity,
@@ -48,13 +49,14 @@ class NUTS(GradientKernel):
         """One NUTS transition."""
         from blackjax.mcmc import hmc, nuts
 
-        state = hmc.init(position, log_density)
+        start = hmc.init(position, log_density)
         state, info = nuts.build_kernel()(
-            key, state, log_density, tuning.step_size, tuning.inverse_mass, self.max_doublings
+            key, start, log_density, tuning.step_size, tuning.inverse_mass, self.max_doublings
         )
         return state.position, {
             "acceptance_rate": info.acceptance_rate,
             "diverging": info.is_divergent,
             "n_steps": info.num_integration_steps.astype(jnp.int32),
             "step_size": tuning.step_size,
+            **score_at(start.position, start.logdensity_grad),
         }

@@ -21,6 +21,8 @@ from offcut.kernels.tuning import Tuning
 def walk(key: jax.Array, position: jax.Array, tuning: Tuning) -> jax.Array:
     """A symmetric normal proposal, scaled by what warm-up has learnt."""
     noise = jax.random.normal(key, position.shape)
+    if tuning.inverse_mass.ndim == 2:
+        return position + tuning.step_size * (jnp.linalg.cholesky(tuning.inverse_mass) @ noise)
     return position + tuning.step_size * jnp.sqrt(tuning.inverse_mass) * noise
 
 

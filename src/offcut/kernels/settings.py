@@ -31,6 +31,10 @@ def check_target(value: object) -> None:
         raise SettingsError(f"target_acceptance must lie between 0 and 1, got {value!r}")
 
 
+#: Random walks learn a full covariance up to this many parameters.
+MOST_DENSE = 40
+
+
 class GradientKernel:
     """A kernel with a ``step_size``: the user's as it is, else learnt with a diagonal metric."""
 
@@ -49,7 +53,11 @@ class GradientKernel:
 
 
 class WalkKernel:
-    """A kernel with a ``scale``: the user's as it is, else learnt with a diagonal metric."""
+    """A kernel with a ``scale``: the user's as it is, else learnt with the posterior covariance.
+
+    A random walk does not know the direction of a ridge unless it is told: up to MOST_DENSE
+    parameters it learns all covariances, beyond that variances only.
+    """
 
     scale: float | None
 
@@ -62,4 +70,5 @@ class WalkKernel:
         """The user's scale as it is, or 2.4/sqrt(d) times the scale of a regular model."""
         if self.scale is not None:
             return first_tuning(size, self.scale)
-        return first_tuning(size, 2.4 / max(size, 1) ** 0.5, variance=1.0 / max(points, 1))
+        scale = 2.4 / max(size, 1) ** 0.5
+        return first_tuning(size, scale, 1.0 / max(points, 1), dense=size <= MOST_DENSE)

@@ -17,11 +17,14 @@ from blackjax.adaptation.step_size import dual_averaging_adaptation
 
 from offcut.sampler import Stage
 
-_moments_init, _moments_update, _moments_final = mass_matrix_adaptation(is_diagonal_matrix=True)
+_MOMENTS = {dense: mass_matrix_adaptation(is_diagonal_matrix=not dense) for dense in (False, True)}
 
 
 class Tuning(NamedTuple):
-    """What a kernel has learnt: its step size and the inverse of a diagonal mass matrix."""
+    """What a kernel has learnt: its step size and the inverse of a mass matrix.
+
+    The matrix is an estimate of the posterior covariance: its diagonal as a vector, or all of it.
+    """
 
     step_size: jax.Array
     inverse_mass: jax.Array
@@ -29,12 +32,16 @@ class Tuning(NamedTuple):
     moments: Any
 
 
-def first_tuning(size: int, step_size: float | jax.Array, variance: float = 1.0) -> Tuning:
+def first_tuning(
+    size: int, step_size: float | jax.Array, variance: float = 1.0, dense: bool = False
+) -> Tuning:
     """Where warm-up starts: the given step size, and a metric of one guessed variance."""
     averaging_init, _, _ = dual_averaging_adaptation(0.5)
     step = jnp.asarray(step_size, float)
-    as_arrays = jax.tree.map(jnp.asarray, (averaging_init(step), _moments_init(size)))
-    return Tuning(step, jnp.full(size, variance), *as_arrays)
+    moments_init, _, _ = _MOMENTS[dense]
+    as_arrays = jax.tree.map(jnp.asarray, (averaging_init(step), moments_init(size)))
+    metric = variance * jnp.eye(size) if dense else jnp.full(size, variance)
+    return Tuning(step, metric, *as_arrays)
 
 
 def tuned(
@@ -47,17 +54,18 @@ def tuned(
 ) -> Tuning:
     """One update; the identity outside warm-up. A NaN rate says nothing about the step size."""
     averaging_init, averaging_update, averaging_final = dual_averaging_adaptation(target)
+    _, moments_update, moments_final = _MOMENTS[tuning.inverse_mass.ndim == 2]
 
     def adapt(tuning: Tuning) -> Tuning:
         rate = jnp.where(jnp.isnan(acceptance_rate), target, acceptance_rate)
         averaging = averaging_update(tuning.averaging, rate)
         moments = jax.lax.cond(
-            stage.slow, lambda m: _moments_update(m, position), lambda m: m, tuning.moments
+            stage.slow, lambda m: moments_update(m, position), lambda m: m, tuning.moments
         )
         step_size = jnp.exp(averaging.log_step_size)
 
         def close_window(_: None) -> Tuning:
-            fresh = _moments_final(moments)
+            fresh = moments_final(moments)
             restarted = averaging_init(averaging_final(averaging))
             first = averaging_final(averaging)
             return Tuning(first, fresh.inverse_mass_matrix, restarted, fresh)

@@ -1,0 +1,103 @@
+"""Which kernel a model gets when nobody asks for one, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from offcut.augmentation.layout import Layout
+from offcut.conjugate import Match, NoMatch, match
+from offcut.conjugate_sweep import ConjugateSampler
+from offcut.direct_sampler import DirectSampler
+from offcut.errors import ModelError, SettingsError
+from offcut.kernels import NUTS, Conjugate, Direct
+from offcut.model_sampler import ModelSampler
+from offcut.models.rejection import RejectionModel
+from offcut.observations import as_covariates, count_rows
+from offcut.precision import in_float64
+from offcut.sweep import AugmentedSampler
+
+NAMED = "offcut.NUTS(), HMC(), RandomWalk(), Exchange(), PseudoMarginal(), Conjugate() or Direct()"
+
+
+class KernelChoice:
+    """What ``offcut.kernel_for`` returns: ``kernel`` and ``reason``; printing it prints both."""
+
+    def __init__(self, kernel: Any, reason: str) -> None:
+        self.kernel, self.reason = kernel, reason
+
+    def __repr__(self) -> str:
+        return f"{self.kernel!r}: {self.reason}"
+
+
+@in_float64
+def kernel_for(model: RejectionModel, *, covariates: Any = None) -> KernelChoice:
+    """The kernel that ``offcut.sample`` uses for a model if none is asked for, and why.
+
+    Parameters
+    ----------
+    model : RejectionModel
+        Any model with a prior and a base or proposal.
+    covariates : pytree with a row for each observation, optional
+        As in ``offcut.sample``.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpyro.distributions as dist, offcut
+    >>> model = offcut.truncated(
+    ...     prior={"rate": dist.Gamma(2, 1)},
+    ...     base=lambda theta: dist.Exponential(theta["rate"]),
+    ...     inside=lambda x: x < 1,
+    ... )
+    >>> offcut.kernel_for(model)
+    Conjugate(): Exponential: rate gamma
+    """
+    if not isinstance(model, RejectionModel):
+        raise ModelError(f"kernel_for is about rejection models, got {type(model).__name__}")
+    trees: tuple = ()
+    if covariates is not None:
+        trees = as_covariates(covariates, count_rows(covariates, "covariates"))
+    found = find_conjugate(model, trees)
+    if isinstance(found, Match):
+        return KernelChoice(Conjugate(), found.description)
+    return KernelChoice(NUTS(), f"no conjugate update, because {found.reason}")
+
+
+def find_conjugate(model: RejectionModel, covariates: tuple) -> Match | NoMatch:
+    """The conjugate update of a model, looked for once."""
+    shapes = jax.tree.map(lambda a: (a.shape[1:], str(a.dtype)), covariates)
+    name = ("conjugate", repr(shapes))
+    if name not in model.programs:
+        model.programs[name] = match(model, covariates)
+    return model.programs[name]
+
+
+def build_sampler(
+    model: RejectionModel, layout: Layout, kernel: Any, covariates: tuple
+) -> ModelSampler:
+    """The sampler for a kernel (None: the best that fits), made once for each data shape."""
+    if kernel is None:
+        found = find_conjugate(model, covariates)
+        kernel = Conjugate() if isinstance(found, Match) else NUTS()
+    if isinstance(kernel, type) or not hasattr(kernel, "given_rejections"):
+        hint = " (an instance, with parentheses)" if isinstance(kernel, type) else ""
+        raise SettingsError(f"kernel must be one of {NAMED}{hint}, got {kernel!r}")
+    sampler = model.programs.get((kernel, layout))
+    if sampler is None:
+        if isinstance(kernel, Conjugate):
+            found = find_conjugate(model, covariates)
+            if isinstance(found, NoMatch):
+                raise SettingsError(
+                    f"Conjugate() does not fit this model: {found.reason}. Leave kernel out, and "
+                    "NUTS is used"
+                )
+            sampler = ConjugateSampler(model, layout, kernel, found)
+        elif isinstance(kernel, Direct):
+            sampler = DirectSampler(model, layout, kernel, covariates)
+        elif kernel.given_rejections:
+            sampler = AugmentedSampler(model, layout, kernel)
+        else:
+            sampler = kernel.build(model, layout)
+        model.programs[(kernel, layout)] = sampler
+    return sampler

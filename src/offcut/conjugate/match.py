@@ -1,0 +1,78 @@
+"""Look for a conjugate family, and say which, or why there is none.
+
+A wrong match would give a wrong posterior, so every doubt is a NoMatch: an unknown class, an
+operation that is not plain algebra, a parameter used twice or not at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from offcut.conjugate import find_multivariate, normal, probabilities, rates
+from offcut.conjugate.dependence import use_of_theta_beside_the_base
+from offcut.conjugate.outcome import Match, NoMatch, Unmatched
+from offcut.conjugate.reading import Reading, read
+from offcut.models.rejection import RejectionModel
+from offcut.models.selection import Selected
+from offcut.models.truncation import Truncated
+from offcut.precision import in_float64
+
+_FAMILIES: tuple[Any, ...] = (rates, probabilities, normal, find_multivariate)
+
+
+@in_float64
+def match(model: RejectionModel, covariates: Any = None) -> Match | NoMatch:
+    """The exact update of all parameters given X and Y, if prior and base are conjugate.
+
+    Parameters
+    ----------
+    model : RejectionModel
+        Made by ``offcut.truncated`` or ``offcut.selected``.
+    covariates : tuple, optional
+        () or (pytree with a row for each observation,), as in ``augmentation.joint.Observed``. The
+        window may use them, the base may not.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpyro.distributions as dist, offcut
+    >>> from offcut.conjugate import match
+    >>> model = offcut.truncated(
+    ...     prior={"mean": dist.Normal(0, 1), "variance": dist.InverseGamma(3, 2)},
+    ...     base=lambda theta: dist.Normal(theta["mean"], jnp.sqrt(theta["variance"])),
+    ...     inside=lambda x: x > 0,
+    ... )
+    >>> match(model).description
+    'normal: mean | variance normal, variance | mean inverse gamma'
+    """
+    if type(model) not in (Truncated, Selected):
+        return NoMatch("conjugate updates are for models made by truncated or selected")
+    if model.exact_updates:
+        return NoMatch("the model has exact_updates of its own")
+    if model.prior.has_likelihood:
+        return NoMatch("the prior has factors or observed sites")
+    covariates = jax.tree.map(np.asarray, () if covariates is None else tuple(covariates))
+    try:
+        used = use_of_theta_beside_the_base(model, covariates)
+        if used is not None:
+            return NoMatch(used)
+        found = _find(read(model, covariates))
+    except jax.errors.ConcretizationTypeError:
+        return NoMatch("prior or base chooses its form by the values of parameters")
+    except Unmatched as unmatched:
+        return NoMatch(str(unmatched))
+    unused = sorted(set(model.prior.shapes) - set(found.sites))
+    if unused:
+        return NoMatch(f"{', '.join(map(repr, unused))} is not a parameter of the base by itself")
+    return found
+
+
+def _find(reading: Reading) -> Match:
+    for family in _FAMILIES:
+        if reading.base.kind in family.KINDS:
+            found = family.find(reading)
+            if found is not None:
+                return found
+    raise Unmatched(f"no conjugate update is known for a base of this kind: {reading.base.kind}")

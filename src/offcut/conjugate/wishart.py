@@ -1,0 +1,52 @@
+r"""Wishart matrices by Bartlett's decomposition, given the inverse of their scale.
+
+With Psi = L Lᵀ and A lower triangular, A_ii² ~ chi²(nu - i), i = 0, 1, ..., A_ij ~ N(0, 1) for
+j < i,
+
+    Phi = L⁻ᵀ A Aᵀ L⁻¹ ~ Wishart(nu, Psi⁻¹),    Phi⁻¹ = L A⁻ᵀ A⁻¹ Lᵀ ~ InverseWishart(nu, Psi).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+
+
+class Wishart(NamedTuple):
+    """Phi through two of its square roots."""
+
+    precision_root: jax.Array  # Phi = R Rᵀ
+    covariance_root: jax.Array  # Phi⁻¹ = R Rᵀ
+
+    @property
+    def precision(self) -> jax.Array:
+        """Phi."""
+        return _square(self.precision_root)
+
+    @property
+    def covariance(self) -> jax.Array:
+        """Phi⁻¹."""
+        return _square(self.covariance_root)
+
+
+def draw_wishart(key: jax.Array, nu: jax.Array, Psi: jax.Array) -> Wishart:
+    """Phi ~ Wishart(nu, Psi⁻¹), density ∝ |Phi|^((nu - d - 1)/2) exp(-tr(Psi Phi) / 2)."""
+    key_diagonal, key_below = jax.random.split(key)
+    d = Psi.shape[0]
+    chi_squared = 2 * jax.random.gamma(key_diagonal, (nu - np.arange(d)) / 2)
+    below = jnp.tril(jax.random.normal(key_below, (d, d)), -1)
+    A = below + jnp.diag(jnp.sqrt(chi_squared))
+    L = jnp.linalg.cholesky(Psi)
+    return Wishart(
+        precision_root=solve_triangular(L, A, trans="T", lower=True),
+        covariance_root=solve_triangular(A, L.T, lower=True).T,
+    )
+
+
+def _square(root: jax.Array) -> jax.Array:
+    product = root @ root.T
+    return (product + product.T) / 2

@@ -1,0 +1,67 @@
+"""Algorithm 2 where theta given X and Y is drawn exactly, from sums over the points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.augmentation.joint import Observed, total
+from offcut.augmentation.layout import Layout, Rejected
+from offcut.conjugate import Match
+from offcut.kernels.conjugate import Conjugate
+from offcut.models.rejection import RejectionModel
+from offcut.prior import Theta
+from offcut.sampler import Stage
+from offcut.sweep import AugmentedSampler, State
+
+
+class ConjugateSampler(AugmentedSampler):
+    """Algorithm 2 with an exact draw of theta given X and Y.
+
+    The ``tuning`` of its states is the point from which sums of squares are measured.
+    """
+
+    def __init__(
+        self, model: RejectionModel, layout: Layout, kernel: Conjugate, match: Match
+    ) -> None:
+        super().__init__(model, layout, kernel)
+        self.match = match
+        self.kernel_name = f"Conjugate({match.description})"
+
+    def start(self, key: jax.Array, data: Observed, budget: int) -> State:
+        """As in Algorithm 2, and the centre of the data."""
+        state = super().start(key, data, budget)
+        points = jax.tree.map(lambda a: np.asarray(a[: self.layout.n]), self._true(data.points))
+        return state._replace(tuning=jnp.asarray(self.match.centre(points), float))
+
+    def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
+        """The state at theta with a Y drawn from the model (for the invariance test)."""
+        state = super().stationary(key, theta, data, rejected)
+        shape = jax.eval_shape(lambda: jnp.asarray(self.match.centre(self._example(data)), float))
+        return state._replace(tuning=jnp.zeros(shape.shape))
+
+    def move(
+        self, key: jax.Array, drawn: State, stage: Stage, data: Observed
+    ) -> tuple[jax.Array, Any, dict[str, jax.Array]]:
+        """Sums over X and Y, and a draw."""
+        centre = drawn.tuning
+        sums = total(
+            lambda point: self.match.statistic(self._true(point), centre),
+            data,
+            drawn.rejected,
+            self.layout,
+        )
+        count = self.layout.n + drawn.rejected.count
+        theta = self.model.prior.constrain(drawn.position, drawn.exact)
+        new = self.match.draw(key, theta, sums, count, centre)
+        return self.model.prior.unconstrain({**theta, **new}), centre, {}
+
+    def _true(self, points: Any) -> Any:
+        """What the base has drawn: true values where there is measurement error."""
+        return self.model.source.true(points)  # type: ignore[attr-defined]
+
+    def _example(self, data: Observed) -> Any:
+        return jax.tree.map(lambda a: np.ones(a.shape), self._true(data.points))
