@@ -21,6 +21,7 @@ _HOMES = {
     "sample": "offcut.sampling",
     "augment": "offcut.augment",
     "check": "offcut.check",
+    "prior_acceptance": "offcut.prior_acceptance",
     "summary": "offcut.result.summary",
     "mixing_rate_bound": "offcut.mixing",
     "kernel_for": "offcut.choice",
@@ -52,6 +53,7 @@ __all__ = [
     "kernel_for",
     "mixing_rate_bound",
     "plots",
+    "prior_acceptance",
     "regions",
     "sample",
     "selected",
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from offcut.models.rejection import RejectionModel
     from offcut.models.selection import selected
     from offcut.models.truncation import truncated
+    from offcut.prior_acceptance import prior_acceptance
     from offcut.result.summary import summary
     from offcut.sampling import sample
 

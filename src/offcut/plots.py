@@ -244,12 +244,20 @@ def density(
     """
     plt = _pyplot()
     data = _single_numbers(posterior)
+    if model.latent:
+        raise DataError(
+            "plots.density draws one density, but with measurement error there are two, of true "
+            "and of noisy values; evaluate model.base(theta) on a grid instead"
+        )
     thetas = _thinned(posterior["posterior"].dataset, draws)
     if grid is None:
         grid = _visible_range(model, thetas, data)
     grid = np.asarray(grid, float)
     curves, accepted = _curves(model, thetas, grid)
-    passing = float(posterior["sample_stats"].dataset["proposal_acceptance_rate"].mean())
+    if posterior.attrs["draws_rejections"]:
+        passing = float(posterior["sample_stats"].dataset["proposal_acceptance_rate"].mean())
+    else:
+        passing = float(np.trapezoid((curves * accepted).mean(0), grid))
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
         lost = _shade_loss(axes, grid, 1.0 - accepted.mean(0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from os import PathLike
 from typing import Any
@@ -19,16 +20,22 @@ from offcut.choice import build_sampler
 from offcut.direct_sampler import why_not_direct
 from offcut.driver.run import Settings, run_chains
 from offcut.driver.store import Store
-from offcut.errors import CheckpointError, ModelError, SettingsError
+from offcut.errors import CheckpointError, ModelError, SettingsError, TrustWarning
 from offcut.kernels.tuning import warmup_schedule
 from offcut.models.recording import Clamped
 from offcut.models.rejection import RejectionModel
 from offcut.observations import observe
 from offcut.pile_ups import ask_about_pile_ups
 from offcut.precision import in_float64
-from offcut.result.summary import summary, warn_of_trouble
+from offcut.prior_rates import warning_before
+from offcut.result.advice import warn_of_trouble
+from offcut.result.beyond import note_beyond
+from offcut.result.summary import summary
 from offcut.result.tree import make_tree, versions
 from offcut.sampler import Sampler
+
+#: Sweeps of all chains from which on a look at the prior beforehand is worth its second.
+LONG_RUN = 4000
 
 
 @in_float64
@@ -121,6 +128,7 @@ def run(
     n = next(iter(observed.values())).shape[0]
     if isinstance(model, RejectionModel):
         ask_about_pile_ups(model, arrays, n)
+        _warn_before(model, sampler, arrays, settings)
     store = None
     if checkpoint is not None:
         store = Store(checkpoint, _identity(model, sampler, arrays, observed, settings))
@@ -145,10 +153,23 @@ def run(
         "direct_available": int(_direct_available(model, arrays)),
     }
     tree = make_tree(drawn, observed, certificate, settings, facts)
+    note_beyond(tree, model, arrays, drawn)
     warn_of_trouble(tree)
     if settings.progress and sys.stderr.isatty():
         print(summary(tree), file=sys.stderr)
     return tree
+
+
+def _warn_before(model: Any, sampler: Any, arrays: Any, settings: Settings) -> None:
+    """Say beforehand where the prior makes a long run of little use; once for each model."""
+    sweeps = settings.chains * (settings.draws + settings.warmup)
+    if not sampler.draws_rejections or sweeps < LONG_RUN:
+        return
+    name = ("warning before", sampler.layout.n)
+    if name not in model.programs:
+        model.programs[name] = warning_before(model, arrays, sampler.layout)
+        if model.programs[name] is not None:
+            warnings.warn(model.programs[name], TrustWarning, stacklevel=4)
 
 
 def _direct_available(model: Any, arrays: Any) -> bool:

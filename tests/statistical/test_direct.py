@@ -40,10 +40,12 @@ def data():
 def grid(data):
     def log_density(loc, scale):
         total = stats.norm.logpdf(loc, 0.5, 0.5) + stats.lognorm.logpdf(scale, 0.3, 0, np.exp(-1))
-        mass = stats.norm.cdf(1, loc, scale) - stats.norm.cdf(0, loc, scale)
+        below = stats.norm.sf(0, loc, scale) - stats.norm.sf(1, loc, scale)
+        above = stats.norm.cdf(1, loc, scale) - stats.norm.cdf(0, loc, scale)
+        mass = np.where(loc < 0.5, below, above)  # of two tails the one with digits left
         for value in data:
             total = total + stats.norm.logpdf(value, loc, scale)
-        return total - len(data) * np.log(np.maximum(mass, 1e-300))
+        return total - len(data) * np.log(mass)
 
     return Grid(log_density, loc=(-1.5, 3.0, 200), scale=(0.08, 1.6, 200))
 

@@ -15,6 +15,7 @@ from offcut.conjugate import find_multivariate, normal, probabilities, rates
 from offcut.conjugate.dependence import use_of_theta_beside_the_base
 from offcut.conjugate.outcome import Match, NoMatch, Unmatched
 from offcut.conjugate.reading import Reading, read
+from offcut.conjugate.verification import verify
 from offcut.models.rejection import RejectionModel
 from offcut.models.selection import Selected
 from offcut.models.truncation import Truncated
@@ -58,14 +59,17 @@ def match(model: RejectionModel, covariates: Any = None) -> Match | NoMatch:
         used = use_of_theta_beside_the_base(model, covariates)
         if used is not None:
             return NoMatch(used)
-        found = _find(read(model, covariates))
+        reading = read(model, covariates)
+        found = _find(reading)
+        unused = sorted(set(model.prior.shapes) - set(found.sites))
+        if unused:
+            names = ", ".join(map(repr, unused))
+            raise Unmatched(f"{names} is not a parameter of the base by itself")
+        verify(reading.elements, reading.trace)
     except jax.errors.ConcretizationTypeError:
         return NoMatch("prior or base chooses its form by the values of parameters")
     except Unmatched as unmatched:
         return NoMatch(str(unmatched))
-    unused = sorted(set(model.prior.shapes) - set(found.sites))
-    if unused:
-        return NoMatch(f"{', '.join(map(repr, unused))} is not a parameter of the base by itself")
     return found
 
 

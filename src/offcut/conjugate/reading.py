@@ -13,6 +13,7 @@ from offcut.conjugate.elements import Elements
 from offcut.conjugate.interpreter import interpret
 from offcut.conjugate.monomials import CONSTANT, Monomials, constants, other
 from offcut.conjugate.outcome import Unmatched
+from offcut.conjugate.verification import Trace
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 
@@ -71,11 +72,12 @@ class Power(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A model as far as conjugacy is concerned."""
+    """A model as far as conjugacy is concerned, and the trace that it was read from."""
 
     base: Family
     priors: dict[str, Family]
     elements: Elements
+    trace: Trace
 
     def power_of(self, parameter: Monomials) -> Power | None:
         """The site that a parameter is a power of, all of it and in its own order."""
@@ -109,6 +111,8 @@ def read(model: RejectionModel, covariates: tuple) -> Reading:
         priors = {}
         for name, distribution in distributions.items():
             kinds[name], priors[name] = _unwrapped(distribution)
+            if kinds[name][1] != theta[name].shape:
+                raise Unmatched(f"{name!r} is several draws of its prior, by sample_shape")
         return parameters, priors
 
     theta = {name: jax.ShapeDtypeStruct(shape, float) for name, shape in model.prior.shapes.items()}
@@ -132,6 +136,7 @@ def read(model: RejectionModel, covariates: tuple) -> Reading:
         Family(*kinds[None], base),
         {name: Family(*kinds[name], priors[name]) for name in theta},
         elements,
+        Trace(closed, jax.tree.leaves(covariate), outputs),
     )
 
 
@@ -155,8 +160,7 @@ def _unwrapped(distribution: dist.Distribution) -> tuple[tuple[str, tuple[int, .
     elif kind == "MultivariateNormal":
         given = [name for name in ("covariance_matrix", "precision_matrix") if name in vars(core)]
         matrix = given[0] if given else "scale_tril"
-        parameters = {"loc": core.loc, matrix: getattr(core, matrix)}
-        parameters["loc"] = jnp.broadcast_to(core.loc, shape)
+        parameters = {"loc": jnp.broadcast_to(core.loc, shape), matrix: getattr(core, matrix)}
     elif kind in _MATRIX:
         parameters = {name: jnp.asarray(getattr(core, name)) for name in _MATRIX[kind]}
     return (kind, shape), parameters

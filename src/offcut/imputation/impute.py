@@ -76,8 +76,8 @@ def impute(
         )
         stats["imputed"] = jnp.mean(reached.astype(float))
     if hidden.parts is not None:
-        clamped = isinstance(model.censored, Clamped) and shape != ()
-        columns = hidden_columns(model, like, clamped)
+        clamp = model.censored if isinstance(model.censored, Clamped) and shape != () else None
+        columns = hidden_columns(model, like, clamp)
         parts = draw_parts(model, key_parts, theta, hidden.parts, columns, data.covariates, parts)
     return Imputed(whole, parts), stats
 

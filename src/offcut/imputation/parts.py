@@ -18,6 +18,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from offcut.imputation.hidden import Parts
+from offcut.models.recording import Clamped
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 
@@ -117,13 +118,17 @@ def slice_column(
     return flat.at[:, column].set(chosen)
 
 
-def hidden_columns(model: RejectionModel, like: Any, clamped: bool) -> tuple[int, ...]:
+def hidden_columns(model: RejectionModel, like: Any, clamp: Clamped | None) -> tuple[int, ...]:
     """Coordinates of the flat vector that may be hidden, known without looking at data."""
     flags = jax.tree.map(lambda a: np.zeros(a.shape, bool), like)
     for name in model.latent:
         flags[name] = jax.tree.map(np.ones_like, flags[name])
-    if clamped:
-        marked = jax.tree.map(np.ones_like, model.recorded(flags))
+    if clamp is not None:
+        has_limit = np.array(True)
+        if not callable(clamp.lower) and not callable(clamp.upper):
+            low, high = clamp.limits()
+            has_limit = np.isfinite(low) | np.isfinite(high)
+        marked = jax.tree.map(lambda a: np.broadcast_to(has_limit, a.shape), model.recorded(flags))
         flags = _with_recorded(model, flags, marked)
     flat = np.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(flags)])
     return tuple(int(i) for i in np.flatnonzero(flat))

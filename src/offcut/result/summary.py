@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
-from offcut.budget import effective_size
-from offcut.errors import TrustWarning
+from offcut.result.advice import find_trouble, warn_of_trouble, what_may_help
+from offcut.result.diagnostics import Table, parameter_table, r_hat, rejection_numbers
 
-R_HAT_LIMIT = 1.05
-TV_LIMIT = 0.05
-ENOUGH_ESS = 100
+__all__ = ["Summary", "r_hat", "summary", "warn_of_trouble"]
+
 MOST_ROWS = 40
 
 
 class Summary:
-    """What ``offcut.summary`` returns: ``table`` (one row a parameter), ``text``, ``trouble``.
+    """What ``offcut.summary`` returns: ``table``, ``text``, ``trouble`` and ``advice``.
 
-    Printing it prints everything.
+    ``table`` has a row for each parameter, ``trouble`` the reasons for doubt, ``advice`` what may
+    help. Printing a summary prints everything.
     """
 
-    def __init__(self, table: dict[str, dict[str, float]], text: str, trouble: list[str]) -> None:
-        self.table, self.text, self.trouble = table, text, trouble
+    def __init__(self, table: Table, text: str, trouble: list[str], advice: list[str]) -> None:
+        self.table, self.text, self.trouble, self.advice = table, text, trouble, advice
 
     def __str__(self) -> str:
         return self.text
@@ -43,131 +40,47 @@ def summary(posterior: xr.DataTree) -> Summary:
     Returns
     -------
     Summary
-        ``print`` it; ``.table`` holds the numbers, ``.trouble`` the reasons for doubt.
+        ``print`` it; ``.table`` holds the numbers, ``.trouble`` the reasons for doubt, ``.advice``
+        what may help.
+
+    Examples
+    --------
+    >>> import numpy as np, numpyro.distributions as dist, offcut
+    >>> model = offcut.truncated(
+    ...     prior={"loc": dist.Normal(0, 1)},
+    ...     base=lambda theta: dist.Normal(theta["loc"], 1),
+    ...     inside=lambda x: x > 0,
+    ... )
+    >>> x = np.array([0.1, 0.5, 0.7, 1.2, 2.0])
+    >>> posterior = offcut.sample(
+    ...     model, x, draws=50, warmup=50, chains=2, kernel=offcut.HMC(0.3, 5)
+    ... )
+    >>> report = offcut.summary(posterior)
+    >>> sorted(report.table["loc"])
+    ['5%', '95%', 'ess', 'mcse', 'mean', 'missing', 'r_hat', 'sd']
     """
-    table = _table(posterior["posterior"].dataset)
+    table = parameter_table(posterior)
     trouble = find_trouble(posterior, table)
+    advice = what_may_help(posterior, table, trouble)
     parts = [_rows(table), _rejections(posterior), _certificate(posterior)]
     lines = [line for part in parts if part for line in [*part, ""]][:-1]
     if trouble:
         lines += ["", "Before you trust this:"] + [f"  - {line}" for line in trouble]
-    return Summary(table, "\n".join(lines), trouble)
+    if advice:
+        lines += ["", "What may help:"] + [f"  - {line}" for line in advice]
+    return Summary(table, "\n".join(lines), trouble, advice)
 
 
-def warn_of_trouble(posterior: xr.DataTree) -> None:
-    """A warning for every reason to doubt a finished run."""
-    for line in find_trouble(posterior, _table(posterior["posterior"].dataset)):
-        warnings.warn(line, TrustWarning, stacklevel=5)
-
-
-def find_trouble(posterior: xr.DataTree, table: dict[str, dict[str, float]]) -> list[str]:
-    """Reasons for doubt, in plain words, the gravest first."""
-    attrs: Any = posterior.attrs
-    stats: Any = posterior["sample_stats"]
-    trouble = []
-    if attrs["interrupted"]:
-        drawn = posterior["posterior"].sizes["draw"]
-        trouble.append(
-            f"The run was interrupted: {drawn} of {attrs['draws']} draws of each chain are here."
-        )
-    chains, draws = stats["rejected"].shape
-    if chains > 1 and draws >= 100:
-        rejected = r_hat(stats["rejected"].values)
-        disagreeing = {k: row["r_hat"] for k, row in table.items() if row["r_hat"] > R_HAT_LIMIT}
-        if rejected > R_HAT_LIMIT:
-            disagreeing["|Y|"] = rejected
-        if disagreeing:
-            worst = sorted(disagreeing.items(), key=lambda item: -item[1])
-            named = ", ".join(f"{k} ({v:.2f})" for k, v in worst[:4])
-            trouble.append(
-                f"The chains disagree: R-hat above {R_HAT_LIMIT} for {named}. Run longer, and if "
-                "it stays, tighten the prior: weakly identified parameters drift in the tail. "
-                "Where few proposals pass the filter, kernel=offcut.Exchange() may mix better."
-            )
-        least = min(table, key=lambda name: table[name]["ess"])
-        if not disagreeing and table[least]["ess"] < ENOUGH_ESS:
-            trouble.append(
-                f"Few effective draws: {table[least]['ess']:.0f} for {least}. Means are uncertain "
-                f"by {table[least]['mcse'] / max(table[least]['sd'], 1e-300):.0%} of a standard "
-                "deviation, tail quantiles by more: run longer."
-            )
-    if "gave_up" in stats and bool(stats["gave_up"].any()):
-        share = float(stats["gave_up"].mean())
-        trouble.append(
-            f"{share:.1%} of the sweeps gave up and kept their previous rejections: the draws "
-            "are still exact for the budgeted posterior, but they move slowly. Raise the budget."
-        )
-    limit = attrs["tv_halving_limit"]
-    if attrs["budget"] != "none" and limit > TV_LIMIT:
-        half = attrs["budget"] // 2
-        if bool((stats["rejected"] > half).any()):
-            trouble.append(
-                f"The budget may matter: halving it to {half:,} could change the posterior by up "
-                f"to {limit:.0%} in total variation. Raise it, or tighten the prior."
-            )
-        else:
-            trouble.append(
-                f"Too few independent draws to certify the budget: no draw came near it, but |Y| "
-                f"mixes so slowly that the limit is only {limit:.0%}. Run longer."
-            )
-    if attrs["tv_lower"] > TV_LIMIT:
-        trouble.append(
-            f"The budget does matter: {attrs['tv_lower']:.0%} of the sweeps exceeded it and were "
-            "redrawn, so the draws are those of a posterior tilted towards few rejections. Raise "
-            "it, or take it as the part of the prior that it is."
-        )
-    if "diverging" in stats:
-        diverging = int(stats["diverging"].sum())
-        if diverging > 0.01 * stats["diverging"].size:
-            trouble.append(
-                f"{diverging} sweeps diverged: the step size is too large somewhere in the "
-                "posterior. Use NUTS with a higher target_acceptance, or reparametrise."
-            )
-    return trouble
-
-
-def r_hat(series: np.ndarray) -> float:
-    """Rank-normalised split R-hat of (chain, draw); 1 where it is constant, inf where stuck."""
-    from arviz_stats.base import array_stats
-
-    if np.all(series == series.flat[0]):
-        return 1.0
-    if series.shape[0] < 2 or series.shape[1] < 4:
-        return float("nan")
-    if np.all(series == series[:, :1]):
-        return float("inf")  # every chain stands still, and not at the same place
-    return float(array_stats.rhat(series.astype(float), chain_axis=0, draw_axis=1))
-
-
-def _table(dataset: xr.Dataset) -> dict[str, dict[str, float]]:
-    table: dict[str, dict[str, float]] = {}
-    for name, variable in dataset.data_vars.items():
-        values = variable.values.astype(float)
-        for index in np.ndindex(values.shape[2:]):
-            series = values[(slice(None), slice(None), *index)]
-            label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
-            ess = effective_size(series)
-            table[label] = {
-                "mean": float(series.mean()),
-                "sd": float(series.std(ddof=1)) if series.size > 1 else 0.0,
-                "5%": float(np.quantile(series, 0.05)),
-                "95%": float(np.quantile(series, 0.95)),
-                "mcse": float(series.std() / np.sqrt(ess)),
-                "ess": ess,
-                "r_hat": r_hat(series),
-            }
-            if len(table) >= 1000:
-                return table
-    return table
-
-
-def _rows(table: dict[str, dict[str, float]]) -> list[str]:
+def _rows(table: Table) -> list[str]:
     width = max([9, *map(len, table)])
-    lines = [f"{'':{width}}  {'mean':>9} {'sd':>9} {'5%':>9} {'95%':>9} {'ESS':>7} {'R-hat':>6}"]
+    known = any(np.isfinite(row["missing"]) for row in table.values())
+    head = f"{'':{width}}  {'mean':>9} {'sd':>9} {'5%':>9} {'95%':>9} {'ESS':>7} {'R-hat':>6}"
+    lines = [head + (f" {'missing':>8}" if known else "")]
     for label, row in list(table.items())[:MOST_ROWS]:
         lines.append(
             f"{label:{width}}  {row['mean']:9.4g} {row['sd']:9.3g} {row['5%']:9.4g} "
             f"{row['95%']:9.4g} {row['ess']:7,.0f} {row['r_hat']:6.2f}"
+            + (f" {row['missing']:8.0%}" if known else "")
         )
     if len(table) > MOST_ROWS:
         lines.append(f"... and {len(table) - MOST_ROWS} more")
@@ -175,18 +88,36 @@ def _rows(table: dict[str, dict[str, float]]) -> list[str]:
 
 
 def _rejections(posterior: xr.DataTree) -> list[str]:
-    if not posterior.attrs["draws_rejections"]:
-        return []
-    stats: Any = posterior["sample_stats"]
-    rejected = stats["rejected"].values
-    n = posterior.attrs["n_observations"]
-    low, middle, high = np.quantile(rejected, [0.05, 0.5, 0.95])
+    attrs = posterior.attrs
+    if not attrs["draws_rejections"]:
+        return [f"Kernel: {attrs['kernel']}."]
+    numbers = rejection_numbers(posterior)
     return [
-        f"Rejected proposals |Y| a sweep: median {middle:,.0f} (90% from {low:,.0f} to "
-        f"{high:,.0f}, most {rejected.max():,}) beside {n:,} observations, so "
-        f"{n / (n + rejected.mean()):.0%} of proposals pass the filter.",
-        f"ESS of |Y| {effective_size(rejected.astype(float)):,.0f}, R-hat {r_hat(rejected):.2f}.",
+        f"Rejected proposals |Y| a sweep: median {numbers['median']:,.0f} (90% from "
+        f"{numbers['5%']:,.0f} to {numbers['95%']:,.0f}, most {numbers['most']:,.0f}) beside "
+        f"{attrs['n_observations']:,} observations, so {_percent(numbers['acceptance'])} of "
+        "proposals pass the filter.",
+        f"ESS of |Y| {numbers['ess']:,.0f}, R-hat {numbers['r_hat']:.2f}. Kernel: "
+        f"{attrs['kernel']}.",
+        _missing(posterior),
     ]
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.1 else f"{share:.2g}" if share < 1e-3 else f"{share:.1%}"
+
+
+def _missing(posterior: xr.DataTree) -> str:
+    fraction = posterior.attrs.get("missing_information", np.nan)
+    if np.isnan(fraction):
+        why = posterior.attrs.get("missing_information_note", "")
+        return f"Fraction of missing information: not known ({why or 'not recorded'})."
+    sweeps = (1 + fraction) / max(1 - fraction, 1e-9)
+    return (
+        f"Fraction of missing information {fraction:.1%} in the worst direction (estimated): so "
+        "much of what a sweep knows comes from rejections, not data. Expect about "
+        f"{sweeps:,.0f} sweeps for one independent draw."
+    )
 
 
 def _certificate(posterior: xr.DataTree) -> list[str]:
@@ -194,7 +125,7 @@ def _certificate(posterior: xr.DataTree) -> list[str]:
     if not attrs["draws_rejections"]:
         return ["Certificate: this sampler draws no rejections, so nothing was restricted."]
     if attrs["budget"] == "none":
-        return ["Certificate: no budget was set, so nothing was restricted."]
+        return ["Certificate: no budget was set, so nothing was restricted.", *_looked(posterior)]
     budget = attrs["budget"]
     lines = [
         f"Certificate: sweeps were limited to {budget:,} rejections. Halving that limit would "
@@ -211,4 +142,15 @@ def _certificate(posterior: xr.DataTree) -> list[str]:
         )
         if attrs["tv_note"]:
             lines.append(f"  {attrs['tv_note']}.")
-    return lines
+    return [*lines, *_looked(posterior)]
+
+
+def _looked(posterior: xr.DataTree) -> list[str]:
+    """What was found beyond the run, where somebody looked."""
+    share = posterior.attrs.get("beyond_share", np.nan)
+    if np.isnan(share):
+        return []
+    return [
+        f"  A look beyond (importance sampling from the prior): about {share:.2%} of the posterior "
+        "lies where more than twice as many proposals would be rejected as in any sweep here."
+    ]

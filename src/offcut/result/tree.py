@@ -10,6 +10,7 @@ import xarray as xr
 
 from offcut.budget import Certificate
 from offcut.driver.run import Drawn, Settings
+from offcut.result.missing import HELPERS, missing_information
 
 PACKAGES = ("offcut", "jax", "jaxlib", "numpyro", "blackjax", "numpy", "arviz-stats", "xarray")
 
@@ -28,8 +29,9 @@ def make_tree(
 ) -> xr.DataTree:
     """Groups ``posterior``, ``sample_stats``, ``observed_data``; attrs hold everything else."""
     n = next(iter(observed.values())).shape[0]
-    stats = dict(drawn.stats)
+    stats = {name: values for name, values in drawn.stats.items() if name not in HELPERS}
     stats["proposal_acceptance_rate"] = n / (n + stats["rejected"])
+    missing = missing_information(drawn.stats, drawn.draws, str(facts.get("kernel", "")))
     attrs: dict[str, Any] = {
         **facts,
         "draws": settings.draws,
@@ -42,6 +44,8 @@ def make_tree(
         "interrupted": int(drawn.interrupted),
         "n_observations": n,
         **certificate._asdict(),
+        "missing_information": missing.worst,
+        "missing_information_note": missing.note,
         **{f"version_{k.replace('-', '_')}": v for k, v in versions().items()},
     }
     groups = {
@@ -49,6 +53,10 @@ def make_tree(
         "sample_stats": _dataset(stats, ("chain", "draw")),
         "observed_data": _dataset(observed, ("observation",)),
     }
+    for name, fractions in missing.parameters.items():
+        groups["posterior"][name].attrs["missing_information"] = (
+            fractions.ravel() if fractions.ndim else float(fractions)
+        )
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), **groups})
 
 

@@ -1,0 +1,1 @@
+"""Looking where a run has not been, without going there."""

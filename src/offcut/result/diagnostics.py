@@ -1,0 +1,80 @@
+"""Numbers about a run: the table of parameters, effective sample sizes, R-hat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from offcut.budget import effective_size
+
+Table = dict[str, dict[str, float]]
+MOST_PARAMETERS = 1000
+
+
+def r_hat(series: np.ndarray) -> float:
+    """Rank-normalised split R-hat of (chain, draw); 1 where it is constant, inf where stuck.
+
+    A single chain is cut into two first, so that its quarters are compared.
+    """
+    from arviz_stats.base import array_stats
+
+    if np.all(series == series.flat[0]):
+        return 1.0
+    if series.shape[0] == 1:
+        half = series.shape[1] // 2
+        series = series[:, : 2 * half].reshape(2, half)
+    if series.shape[1] < 4:
+        return float("nan")
+    if np.all(series == series[:, :1]):
+        return float("inf")  # every chain stands still, and not at the same place
+    return float(array_stats.rhat(series.astype(float), chain_axis=0, draw_axis=1))
+
+
+def parameter_table(posterior: xr.DataTree) -> Table:
+    """A row for each parameter; arrays have one for each entry."""
+    table: Table = {}
+    dataset = posterior["posterior"].to_dataset()
+    for name, variable in dataset.data_vars.items():
+        values = variable.values.astype(float)
+        missing = np.asarray(variable.attrs.get("missing_information", np.nan), float)
+        missing = np.broadcast_to(missing.reshape(-1), (max(values[0, 0].size, 1),))
+        for place, index in enumerate(np.ndindex(values.shape[2:])):
+            series = values[(slice(None), slice(None), *index)]
+            label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
+            ess = effective_size(series)
+            table[label] = {
+                "mean": float(series.mean()),
+                "sd": float(series.std(ddof=1)) if series.size > 1 else 0.0,
+                "5%": float(np.quantile(series, 0.05)),
+                "95%": float(np.quantile(series, 0.95)),
+                "mcse": float(series.std() / np.sqrt(ess)),
+                "ess": ess,
+                "r_hat": r_hat(series),
+                "missing": float(missing[place]),
+            }
+            if len(table) >= MOST_PARAMETERS:
+                return table
+    return table
+
+
+def rejection_numbers(posterior: xr.DataTree) -> dict[str, float]:
+    """|Y| of a sweep: its distribution, effective sample size and R-hat; the acceptance rate."""
+    stats: Any = posterior["sample_stats"]
+    rejected = stats["rejected"].values
+    n = posterior.attrs["n_observations"]
+    low, middle, high = np.quantile(rejected, [0.05, 0.5, 0.95])
+    quarter = max(rejected.shape[1] // 4, 1)
+    return {
+        "5%": float(low),
+        "median": float(middle),
+        "95%": float(high),
+        "most": float(rejected.max()),
+        "acceptance": float(n / (n + rejected.mean())),
+        "ess": effective_size(rejected.astype(float)),
+        "r_hat": r_hat(rejected),
+        "growth": float(
+            (1 + np.median(rejected[:, -quarter:])) / (1 + np.median(rejected[:, :quarter]))
+        ),
+    }
