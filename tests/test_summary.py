@@ -14,7 +14,8 @@ import xarray as xr
 
 import offcut
 from offcut.errors import TrustWarning
-from offcut.result.summary import r_hat, warn_of_trouble
+from offcut.result.advice import warn_of_trouble
+from offcut.result.diagnostics import r_hat
 
 
 def changed(tree: Any, **attrs: Any) -> xr.DataTree:
@@ -39,8 +40,12 @@ def calm(short_run: Any) -> xr.DataTree:
     """A tree that gives no reason for doubt: independent draws, far from the budget."""
     rng = np.random.default_rng(0)
     tree = changed(short_run, tv_halving_limit=0.004, tv_estimate=0.0)
-    tree = with_loc(tree, rng.normal(size=(3, 150)))
-    return with_stat(with_stat(tree, "rejected", rng.poisson(200, (3, 150))), "diverging", False)
+    # Each draw mirrors the one before, so that all 450 are effective.
+    half = rng.normal(size=(3, 75, 1))
+    mirrored = (half * [1.0, -1.0]).reshape(3, 150)
+    tree = with_loc(tree, mirrored)
+    counts = np.round(200 + 14 * mirrored).astype(int)
+    return with_stat(with_stat(tree, "rejected", counts), "diverging", False)
 
 
 def test_the_certificate_in_words(calm: xr.DataTree) -> None:
@@ -63,7 +68,7 @@ def test_the_table_has_the_numbers_of_the_draws(calm: xr.DataTree) -> None:
     assert row["r_hat"] == pytest.approx(float(arviz_stats.rhat(calm)["loc"]))
     # Not more than there are draws, even where the chains are antithetic.
     assert row["ess"] == min(450.0, float(arviz_stats.ess(calm, method="mean")["loc"]))
-    slow = with_loc(calm, np.cumsum(draws, axis=1))
+    slow = with_loc(calm, np.cumsum(np.random.default_rng(1).normal(size=(3, 150)), axis=1))
     ess = float(arviz_stats.ess(slow, method="mean")["loc"])
     assert ess < 100
     assert offcut.summary(slow).table["loc"]["ess"] == pytest.approx(ess)
@@ -139,12 +144,97 @@ def test_a_short_run_warns_of_what_it_is(truncated_normal: Any, observations: np
     assert not any("certify the budget" in str(w.message) for w in caught)
 
 
+def test_one_chain_is_judged_too(calm: xr.DataTree) -> None:
+    def end_to_end(tree: Any) -> xr.DataTree:
+        """The three chains as one of 450 draws."""
+        groups = {}
+        for name in ("posterior", "sample_stats"):
+            values = tree[name].to_dataset().data_vars.items()
+            groups[name] = xr.Dataset(
+                {k: (("chain", "draw"), v.values.reshape(1, 450)) for k, v in values}
+            )
+        return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs)), **groups})
+
+    assert offcut.summary(end_to_end(calm)).trouble == []
+    apart = with_loc(calm, np.add(calm["posterior"]["loc"].values, [[0.0], [3.0], [6.0]]))
+    said = offcut.summary(end_to_end(apart)).trouble
+    assert said[0].startswith("The chain has not settled: R-hat above 1.05 for loc (")
+    assert r_hat(np.linspace(0, 1, 400)[None]) > 2
+
+
+def test_few_effective_draws_of_the_rejections_alone(calm: xr.DataTree) -> None:
+    slow = np.round(np.sin(np.arange(150) * 0.3 + np.arange(3)[:, None]) * 50 + 200).astype(int)
+    said = offcut.summary(with_stat(calm, "rejected", slow)).trouble
+    assert len(said) == 1
+    assert "for |Y|" in said[0]
+    assert "try draws=" in said[0]
+
+
+def test_what_lies_beyond_is_trouble(calm: xr.DataTree) -> None:
+    found = {"beyond_place": "{'loc': -9.1}", "beyond_note": ""}
+    quiet = changed(calm, beyond_share=0.001, beyond_shift=0.5, **found)
+    assert offcut.summary(quiet).trouble == []
+    assert "A look beyond (importance sampling from the prior): about 0.10%" in str(
+        offcut.summary(quiet)
+    )
+    for share, shift in ((0.06, 1.0), (0.001, 12.0)):
+        loud = offcut.summary(changed(calm, beyond_share=share, beyond_shift=shift, **found))
+        assert loud.trouble[0].startswith("The posterior goes on where the run has not been")
+        assert "{'loc': -9.1}" in loud.trouble[0]
+        assert "What may help:" in loud.text
+        assert any("kernel=offcut.Exchange()" in line for line in loud.advice)
+        assert not any("Direct" in line for line in loud.advice)
+    direct = changed(calm, beyond_share=0.1, beyond_shift=9.0, direct_available=1, **found)
+    assert any("kernel=offcut.Direct()" in line for line in offcut.summary(direct).advice)
+
+
+def test_a_low_acceptance_rate_gets_advice(calm: xr.DataTree) -> None:
+    rejected = 40 * calm["sample_stats"]["rejected"].values
+    report = offcut.summary(with_stat(calm, "rejected", rejected))
+    assert report.trouble == []  # it may be slow, but it is not wrong
+    assert report.advice[0].startswith("Only 0.0062 of the proposals pass the filter")
+    assert "rejections outnumber the data 160 to 1" in report.advice[0]
+    assert "0.6% of proposals pass the filter" in report.text
+    assert offcut.summary(calm).advice == []
+
+
+def test_missing_information_in_words(calm: xr.DataTree) -> None:
+    said = str(offcut.summary(changed(calm, missing_information=0.9)))
+    assert "Fraction of missing information 90.0% in the worst direction (estimated)" in said
+    assert "about 19 sweeps for one independent draw" in said
+    unknown = changed(calm, missing_information=np.nan, missing_information_note="no score")
+    assert "Fraction of missing information: not known (no score)." in str(offcut.summary(unknown))
+    assert "Kernel: HMC(" in said
+
+
+def test_the_result_keeps_what_was_made_of_the_score(short_run: Any) -> None:
+    assert not {"position", "gradient"} & set(short_run["sample_stats"].data_vars)
+    assert 0 < short_run.attrs["missing_information"] < 1
+    own = short_run["posterior"]["loc"].attrs["missing_information"]
+    assert own == pytest.approx(short_run.attrs["missing_information"], abs=0.15)
+    head, row = str(offcut.summary(short_run)).splitlines()[:2]
+    assert head.endswith("missing")
+    assert row.endswith(f"{own:.0%}")
+
+
+def test_other_kernels_say_why_it_is_not_known(
+    truncated_normal: Any, observations: np.ndarray
+) -> None:
+    tree = offcut.sample(
+        truncated_normal, observations, **{**kill_me.SHORT, "kernel": offcut.RandomWalk(0.3)}
+    )
+    assert np.isnan(tree.attrs["missing_information"])
+    assert "does not compute the score" in str(offcut.summary(tree))
+
+
 def test_saved_and_read_back(short_run: Any, tmp_path: Path) -> None:
     path = tmp_path / "posterior.nc"
     short_run.to_netcdf(path, engine="h5netcdf")
     with xr.open_datatree(path, engine="h5netcdf") as file:
         back = file.load()
-    assert dict(back.attrs) == dict(short_run.attrs)
+    assert back.attrs.keys() == short_run.attrs.keys()
+    for name, value in short_run.attrs.items():
+        assert back.attrs[name] == value or (value != value and np.isnan(back.attrs[name]))
     for group in ("posterior", "sample_stats", "observed_data"):
         xr.testing.assert_identical(back[group].to_dataset(), short_run[group].to_dataset())
     assert str(offcut.summary(back)) == str(offcut.summary(short_run))
