@@ -214,7 +214,7 @@ def test_the_result_keeps_what_was_made_of_the_score(short_run: Any) -> None:
     assert own == pytest.approx(short_run.attrs["missing_information"], abs=0.15)
     head, row = str(offcut.summary(short_run)).splitlines()[:2]
     assert head.endswith("missing")
-    assert row.endswith(f"{own:.0%}")
+    assert row.endswith(f"{own:.1%}")
 
 
 def test_other_kernels_say_why_it_is_not_known(

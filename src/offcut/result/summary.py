@@ -80,7 +80,7 @@ def _rows(table: Table) -> list[str]:
         lines.append(
             f"{label:{width}}  {row['mean']:9.4g} {row['sd']:9.3g} {row['5%']:9.4g} "
             f"{row['95%']:9.4g} {row['ess']:7,.0f} {row['r_hat']:6.2f}"
-            + (f" {row['missing']:8.0%}" if known else "")
+            + (f" {row['missing']:8.1%}" if known else "")
         )
     if len(table) > MOST_ROWS:
         lines.append(f"... and {len(table) - MOST_ROWS} more")
@@ -112,10 +112,11 @@ def _missing(posterior: xr.DataTree) -> str:
     if np.isnan(fraction):
         why = posterior.attrs.get("missing_information_note", "")
         return f"Fraction of missing information: not known ({why or 'not recorded'})."
+    digits = 1 if fraction < 0.99 else 2
     sweeps = (1 + fraction) / max(1 - fraction, 1e-9)
     return (
-        f"Fraction of missing information {fraction:.1%} in the worst direction (estimated): so "
-        "much of what a sweep knows comes from rejections, not data. Expect about "
+        f"Fraction of missing information {fraction:.{digits}%} in the worst direction "
+        "(estimated): so much of what a sweep knows comes from rejections, not data. Expect about "
         f"{sweeps:,.0f} sweeps for one independent draw."
     )
 

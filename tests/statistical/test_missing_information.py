@@ -1,0 +1,148 @@
+"""The fraction of missing information against closed forms.
+
+A normal with known scale, seen above zero: given Y the posterior of the mean is normal with
+precision 1/s^2 + n + |Y| exactly, so J = 1/s^2 + n E[1/Z] by quadrature, and Var(loc | X) too.
+"""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from scipy import special
+
+import offcut
+from offcut.driver.run import Settings, run_chains
+from offcut.kernels.tuning import warmup_schedule
+from offcut.result.missing import missing_information
+from offcut.sampling import prepare
+from statistical import models
+from statistical.truth import FALSE_ALARM, p_value
+
+pytestmark = pytest.mark.statistical
+
+PRIOR_SCALE = 0.5  # the prior has a say: leaving it out must show
+CHAINS = 24
+
+
+@pytest.fixture(scope="module")
+def truth():
+    x = models.half_normal_data(n=12)
+    grid = models.half_normal_mean_grid(x, PRIOR_SCALE, low=-4.0, high=4.0)
+    loc = grid.values["loc"]
+    rate = special.ndtr(loc)
+    information = PRIOR_SCALE**-2 + len(x) * grid.mean(1 / rate)
+    variance = grid.mean(loc**2) - grid.mean(loc) ** 2
+    fraction = 1 - 1 / (information * variance)
+    assert 0.1 < fraction < 0.9
+    return x, grid.mean(loc), variance, information, fraction
+
+
+@pytest.fixture(scope="module")
+def drawn(truth):
+    """The raw run, with the helpers that the result does not keep."""
+    x = truth[0]
+    model = models.half_normal_mean(PRIOR_SCALE)
+    with jax.enable_x64(True):
+        sampler, arrays, _ = prepare(model, x, None, offcut.HMC(num_steps=5))
+        settings = Settings(3000, 500, CHAINS, 3, None, False)
+        schedule = warmup_schedule(500)
+        return run_chains(sampler, arrays, len(x), settings, schedule, None, {})
+
+
+def per_chain(drawn, gradient=None):
+    """The estimate from every chain by itself."""
+    score = drawn.stats["gradient"] if gradient is None else gradient
+    estimates = []
+    for chain in range(CHAINS):
+        own = slice(chain, chain + 1)
+        stat = {"position": drawn.stats["position"][own], "gradient": score[own]}
+        found = missing_information(stat, {"loc": drawn.draws["loc"][own]}, "HMC()")
+        estimates.append((found.worst, float(found.parameters["loc"])))
+    return np.array(estimates)
+
+
+def test_the_score_has_mean_zero_and_the_information_as_variance(truth, drawn):
+    """E[s] = 0, E[s^2] = J and E[(u - E u) s] = -1, each by a t-test over chains."""
+    _, mean, variance, information, _ = truth
+    u, s = drawn.stats["position"][..., 0], drawn.stats["gradient"][..., 0]
+    assert p_value(u, mean) > FALSE_ALARM
+    assert p_value((u - mean) ** 2, variance) > FALSE_ALARM
+    assert p_value(s, 0.0) > FALSE_ALARM
+    assert p_value(s**2, information) > FALSE_ALARM
+    assert p_value((u - mean) * s, -1.0) > FALSE_ALARM
+    assert p_value(s**2, 1.1 * information) < FALSE_ALARM  # and it would see ten per cent
+
+
+def test_a_score_without_the_prior_is_caught(truth, drawn):
+    """The twin: the likelihood's score alone, as if the prior were flat."""
+    _, mean, _, information, _ = truth
+    u, s = drawn.stats["position"][..., 0], drawn.stats["gradient"][..., 0]
+    wrong = s + u / PRIOR_SCALE**2
+    assert p_value(wrong**2, information) < FALSE_ALARM
+    assert p_value((u - mean) * wrong, -1.0) < FALSE_ALARM
+
+
+def test_the_fraction_is_the_one_of_quadrature(truth, drawn):
+    """Chains by themselves: their spread is the error. Bias of a chain of 3,000 is far below."""
+    *_, fraction = truth
+    both = per_chain(drawn)
+    for column in both.T:
+        assert p_value(column[:, None], fraction) > FALSE_ALARM
+    u = drawn.stats["position"]
+    wrong = per_chain(drawn, drawn.stats["gradient"] + u / PRIOR_SCALE**2)
+    assert p_value(wrong[:, :1], fraction) < FALSE_ALARM
+
+
+def test_it_is_at_least_the_autocorrelation_of_exact_draws(truth):
+    """Data augmentation by hand: exact normal draws given Y, whose lag-1 autocorrelation is the
+    fraction of missing information (Liu 1994). The score's figure is an upper bound of it.
+    """
+    x, *_, fraction = truth
+    rng = np.random.default_rng(0)
+    n, draws = len(x), 2500
+    loc = np.zeros((CHAINS, draws))
+    now = np.full(CHAINS, x.mean())
+    for t in range(draws):
+        count = rng.negative_binomial(n, special.ndtr(now))
+        uniform = rng.uniform(size=(CHAINS, count.max() + 1)) * special.ndtr(-now)[:, None]
+        below = now[:, None] + special.ndtri(uniform)  # normal, below zero
+        total = np.where(np.arange(count.max() + 1) < count[:, None], below, 0.0).sum(axis=1)
+        precision = PRIOR_SCALE**-2 + n + count
+        now = (x.sum() + total) / precision + rng.normal(size=CHAINS) / np.sqrt(precision)
+        loc[:, t] = now
+    loc = loc[:, 100:]
+    found = missing_information({}, {"loc": loc}, "Conjugate(Normal: loc normal)")
+    assert found.worst == pytest.approx(float(found.parameters["loc"]), abs=0.01)
+    own = [missing_information({}, {"loc": row[None]}, "Conjugate").worst for row in loc]
+    error = np.std(own, ddof=1) / np.sqrt(CHAINS)
+    assert found.worst < fraction + 5 * error
+    # E[1/J(Y)] against 1/E[J(Y)]: here the bound is close.
+    assert found.worst > fraction - 0.1
+
+
+def test_two_parameters_that_trade_off():
+    """The worst direction is worse than either parameter; without missing data nothing is."""
+    rng = np.random.default_rng(1)
+    covariance = np.array([[1.0, 0.9], [0.9, 1.0]])
+    u = rng.multivariate_normal([0, 0], covariance, size=40_000)
+    exact = -u @ np.linalg.inv(covariance)  # the score of a complete-data posterior
+    draws = {"a": u[None, :, 0], "b": u[None, :, 1]}
+    # A sweep starts where the previous one ended: the score of row t belongs to draw t - 1.
+    shifted, position = (np.concatenate([a[:1], a[:-1]])[None] for a in (exact, u))
+    found = missing_information({"position": position, "gradient": shifted}, draws, "HMC()")
+    assert found.worst < 0.05
+    assert max(map(float, found.parameters.values())) < 0.05
+    # Information J = S^-1 + K, as after K points more in the direction a - b and none in a + b.
+    extra = rng.multivariate_normal([0, 0], [[50.0, -50.0], [-50.0, 50.0]], size=40_000)[None]
+    found = missing_information({"position": position, "gradient": shifted + extra}, draws, "HMC()")
+    truth = (
+        1
+        - 1
+        / np.linalg.eigvalsh(
+            covariance @ (np.linalg.inv(covariance) + 50 * np.array([[1, -1], [-1, 1]]))
+        )[-1]
+    )
+    assert found.worst == pytest.approx(truth, abs=0.01)
+    for value in found.parameters.values():
+        assert float(value) < found.worst
