@@ -55,7 +55,7 @@ def picture(data, draws, naive):
         figure, axes = plt.subplots(figsize=(6.8, 4.4), layout="constrained")
         school = np.linspace(3.2, 17.8, 50)
         axes.axhspan(max(LIMITS.values()), 40, color=PALE, linewidth=0)
-        axes.annotate("nobody was enrolled from here", (3.5, 10.6), color=INK)
+        axes.annotate("above all limits: nobody was enrolled", (3.5, 10.6), color=INK)
         jitter = np.random.default_rng(0).uniform(-0.28, 0.28, size=len(data["school"]))
         styles = zip(LIMITS.items(), ((GREEN, "s"), (PINK, "^"), ("#56B4E9", "o")), strict=True)
         marks = []

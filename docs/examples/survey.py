@@ -103,7 +103,7 @@ def picture(lengths, trial, kept, draws, naive):
             plt.Line2D([], [], color=colour, marker=mark, markersize=size, linestyle="")
             for colour, mark, size in ((BLUE, "o", 4), (ORANGE, "o", 4), (INK, "*", 9))
         ]
-        labels = ["posterior with the gear trial", "without it", "truth"]
+        labels = ["with the gear trial", "without it", "truth"]
         trade.legend(handles, labels, loc="lower left")
         figure.legend(
             [bars, (band, mean), truth, wrong, curve],
