@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 
+import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 
 import offcut
 from offcut.errors import DataError, ModelError, StartError, TrustWarning
-from offcut.pile_ups import piles
+from offcut.observations import observe
+from offcut.pile_ups import ask_about_pile_ups, piles
 
 RUN = {
     "draws": 30,
@@ -35,11 +37,19 @@ def values(n=40, seed=0):
     return z[z > 0][:n]
 
 
-def messages(*arguments, **options):
-    with warnings.catch_warnings(record=True) as caught:
+def messages(asked, data, covariates=None):
+    """What is asked about the data before a run; sampling would only add time."""
+    with jax.enable_x64(True), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        offcut.sample(*arguments, **{**RUN, **options})
-    return [str(w.message) for w in caught if "exactly" in str(w.message)]
+        arrays, layout, _ = observe(asked, data, covariates)
+        ask_about_pile_ups(asked, arrays, layout.n)
+    return [str(w.message) for w in caught]
+
+
+def test_sample_asks():
+    x = np.minimum(values(), 1.5)
+    with pytest.warns(TrustWarning, match=r"exactly 1\.5"):
+        offcut.sample(model(), x, **RUN)
 
 
 def test_a_pile_at_the_limit_is_asked_about_and_a_model_that_knows_is_not():

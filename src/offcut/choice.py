@@ -14,7 +14,7 @@ from offcut.errors import ModelError, SettingsError
 from offcut.kernels import NUTS, Conjugate, Direct
 from offcut.model_sampler import ModelSampler
 from offcut.models.rejection import RejectionModel
-from offcut.observations import as_covariates, count_rows
+from offcut.observations import as_covariates, count_rows, point_like
 from offcut.precision import in_float64
 from offcut.sweep import AugmentedSampler
 
@@ -58,6 +58,7 @@ def kernel_for(model: RejectionModel, *, covariates: Any = None) -> KernelChoice
     trees: tuple = ()
     if covariates is not None:
         trees = as_covariates(covariates, count_rows(covariates, "covariates"))
+    point_like(model, trees)  # says what is wrong where the model does not run, say without them
     found = find_conjugate(model, trees)
     if isinstance(found, Match):
         return KernelChoice(Conjugate(), found.description)

@@ -89,12 +89,6 @@ def test_clamped_and_truncated_together(clamped, kernel):
     assert posterior["sample_stats"]["imputed"].mean() > 0.99
 
 
-def test_the_same_zone_as_a_function_has_the_same_posterior(clamped):
-    x, grid = clamped
-    model = normal_model(censored=lambda y: y >= LIMIT)
-    assert_agrees(offcut.sample(model, x, kernel=HMC, seed=2, **RUN), grid, ["loc", "scale"])
-
-
 def test_taking_limits_for_values_or_dropping_them_is_caught(clamped):
     x, grid = clamped
     posterior = offcut.sample(normal_model(), x, kernel=HMC, seed=3, **RUN)

@@ -47,9 +47,10 @@ def draw(
         else:
             draw_area(region, ax, (view[0], view[1]), colour, label)
         # auto=None: a caller's axes go on adapting to what else is drawn, if they did before.
-        ax.set_xlim(limits[0] or view[0], auto=None)
+        # Limits that were asked for stay.
+        ax.set_xlim(limits[0] or view[0], auto=False if xlim else None)
         if dimension == 2:
-            ax.set_ylim(limits[1] or view[1], auto=None)
+            ax.set_ylim(limits[1] or view[1], auto=False if ylim else None)
         if fresh:
             _dress(ax, dimension, view)
     return ax

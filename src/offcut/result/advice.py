@@ -184,11 +184,18 @@ def what_may_help(posterior: xr.DataTree, table: Table, trouble: list[str]) -> l
             "This window's probability has a closed form: kernel=offcut.Direct() uses it and "
             "needs no rejections at all."
         )
-    advice.append(
-        "A prior that excludes places where nearly everything is rejected: if you know that at "
-        "least a tenth of the population passes, say so in the prior. "
-        "offcut.prior_acceptance(model) shows what a prior implies."
-    )
+    n = attrs["n_observations"]
+    if _beyond(posterior) or n / (n + numbers["most"]) < 0.1:
+        advice.append(
+            "A prior that excludes places where nearly everything is rejected: if you know that "
+            "at least a tenth of the population passes, say so in the prior. "
+            "offcut.prior_acceptance(model) shows what a prior implies."
+        )
+    else:
+        advice.append(
+            "A tighter prior on parameters that the missing part informs most (the column "
+            '"missing"), if you know something about them.'
+        )
     if len(table) <= FEW_PARAMETERS and not attrs["kernel"].startswith("Exchange"):
         advice.append(
             "kernel=offcut.Exchange(), which holds no rejections and so is not held by them (for "

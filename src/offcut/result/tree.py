@@ -10,7 +10,7 @@ import xarray as xr
 
 from offcut.budget import Certificate
 from offcut.driver.run import Drawn, Settings
-from offcut.result.missing import HELPERS, missing_information
+from offcut.result.missing import HELPERS, Missing, missing_information
 
 PACKAGES = ("offcut", "jax", "jaxlib", "numpyro", "blackjax", "numpy", "arviz-stats", "xarray")
 
@@ -31,7 +31,9 @@ def make_tree(
     n = next(iter(observed.values())).shape[0]
     stats = {name: values for name, values in drawn.stats.items() if name not in HELPERS}
     stats["proposal_acceptance_rate"] = n / (n + stats["rejected"])
-    missing = missing_information(drawn.stats, drawn.draws, str(facts.get("kernel", "")))
+    missing = Missing(float("nan"), {}, "this sampler draws no rejections")
+    if facts["draws_rejections"]:
+        missing = missing_information(drawn.stats, drawn.draws, facts["kernel"])
     attrs: dict[str, Any] = {
         **facts,
         "draws": settings.draws,
