@@ -24,6 +24,7 @@ import pytest
 from kill_me import arrays_of
 
 import offcut
+from offcut.lookout.beyond import not_looked
 
 TESTS = Path(__file__).parent
 #: For workers of pytest-xdist and for children, who inherit the environment.
@@ -52,6 +53,24 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if hasattr(config, "own_cache"):
         shutil.rmtree(config.own_cache, ignore_errors=True)
         del os.environ["OFFCUT_TEST_CACHE"]
+
+
+#: Modules whose runs look at the prior beforehand and beyond themselves afterwards, as users' do.
+#: Elsewhere these looks, which change no draw, would compile for longer than the tests sample.
+LOOKING = {"test_trap", "test_lookout", "test_summary", "test_prior_acceptance", "test_docs"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_looks(request: pytest.FixtureRequest) -> Any:
+    if request.module.__name__.split(".")[-1] in LOOKING:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("offcut.sampling.LONG_RUN", np.inf)
+        patch.setattr(
+            "offcut.result.beyond.look_beyond", lambda *_: not_looked("not in these tests")
+        )
+        yield
 
 
 @pytest.fixture(scope="session")
