@@ -36,8 +36,8 @@ class Stage(NamedTuple):
 class Info(NamedTuple):
     """What a step tells the driver.
 
-    stats : dict of scalars (or small vectors) for ``sample_stats``; must hold ``rejected``, and ``attempts`` where
-        the step redraws Y until it fits the budget.
+    stats : dict of scalars (or small vectors) for ``sample_stats``; must hold ``rejected``, and
+        ``attempts`` where the step redraws Y until it fits the budget.
     status : OK; FULL, the buffer is too small (the driver grows it and runs the step again with
         the same key); or BROKEN, the model broke a promise (the driver calls ``explain``).
     evidence : whatever ``explain`` needs.
