@@ -142,6 +142,8 @@ def watched() -> None:
 
 
 if __name__ == "__main__":
+    # A job that a shell put into the background ignores Ctrl-C, and so would this child of it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     {"checkpointed": checkpointed, "pinned": pinned, "watched": watched}[sys.argv[1]](
         *map(Path, sys.argv[2:])
     )
