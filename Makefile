@@ -10,18 +10,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: help run test check bench clean
+.PHONY: help run test calibrate check bench clean
 
 help:
 	@echo 'make run     run the example; its results go to results/'
 	@echo 'make test    run all tests'
+	@echo 'make calibrate  run the long tests as well'
 	@echo 'make check   lint, format, types, doctests'
 	@echo 'make bench   time the engine'
 	@echo 'make clean   remove .venv and everything made by the above'
 
 # Compiled programs are kept between test runs: JAX programs take seconds to compile each.
-run test check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
-run test check: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
+run test calibrate check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
+run test calibrate check: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
 
 run: $(STAMP)
 	$(BIN)/python examples/truncated_normal.py
@@ -32,6 +33,9 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal \
 		-W 'ignore:Error reading persistent compilation cache entry' \
 		-W 'ignore:Error writing persistent compilation cache entry' $(PYTEST_ARGS)
+
+calibrate: PYTEST_ARGS += -m 'calibrate or not calibrate'
+calibrate: test
 
 check: $(STAMP)
 	$(BIN)/ruff check .

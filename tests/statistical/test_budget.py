@@ -258,6 +258,7 @@ def test_exchange_and_pseudo_marginal_say_why_they_have_no_estimate(tilted):
     assert "attempts" not in posterior["sample_stats"]
 
 
+@pytest.mark.calibrate
 def test_a_collapsed_block_under_a_budget_has_the_tilted_posterior():
     """(theta1, Y) drawn as one pair; drawing theta1 first and redrawing Y alone is wrong."""
     from statistical.test_invariance import collapsed

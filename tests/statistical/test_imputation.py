@@ -97,6 +97,7 @@ def test_taking_limits_for_values_or_dropping_them_is_caught(clamped):
     assert_disagrees(posterior, grid, ["loc", "scale"])
 
 
+@pytest.mark.calibrate
 def test_giving_up_on_some_values_leaves_the_target_alone(clamped, monkeypatch):
     monkeypatch.setattr("offcut.imputation.whole.PATIENCE", 5)
     monkeypatch.setattr("offcut.imputation.whole.PATIENCE_EACH", 0)
@@ -218,9 +219,7 @@ def test_measurement_error_before_the_window():
         return total
 
     grid = Grid(log_density, loc=(-2.5, 3.0, 160), scale=(0.2, 3.0, 160))
-    posterior = offcut.sample(
-        noisy_model(), x, covariates=error, kernel=HMC, seed=8, **{**RUN, "draws": 3000}
-    )
+    posterior = offcut.sample(noisy_model(), x, covariates=error, kernel=HMC, seed=8, **RUN)
     assert_agrees(posterior, grid, ["loc", "scale"])
     ignored = offcut.sample(noisy_model(False), x, covariates=error, kernel=HMC, seed=8, **RUN)
     assert_disagrees(ignored, grid, ["loc", "scale"])
@@ -246,7 +245,7 @@ def test_true_values_may_be_positive_where_noisy_ones_are_not():
             total = total + stats.exponnorm.logpdf(value, k, scale=0.5)
         return total - len(x) * stats.exponnorm.logsf(-0.2, k, scale=0.5)
 
-    posterior = offcut.sample(model, x, seed=9, **{**RUN, "draws": 3000})
+    posterior = offcut.sample(model, x, seed=9, **RUN)
     assert posterior.attrs["kernel"].startswith("Conjugate")
     assert_agrees(posterior, Grid(log_density, rate=(0.05, 8.0, 800)), ["rate"])
 

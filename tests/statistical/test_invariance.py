@@ -198,6 +198,7 @@ def test_a_collapsed_block_beside_a_budget_is_caught():
     assert result.p_value < FALSE_ALARM
 
 
+@pytest.mark.calibrate
 def test_giving_up_keeps_the_old_pair(monkeypatch):
     monkeypatch.setattr("offcut.sweep.MOST_ATTEMPTS", 1)
     assert run(collapsed(), KERNELS["HMC"], budget=3, n=4).p_value > FALSE_ALARM

@@ -46,7 +46,9 @@ def test_a_fit_that_ignores_the_window_is_caught(half_normal):
     assert_disagrees(posterior, grid, ["loc", "scale"])
 
 
-@pytest.mark.parametrize("with_log_reject", [True, False])
+@pytest.mark.parametrize(
+    "with_log_reject", [True, pytest.param(False, marks=pytest.mark.calibrate)]
+)
 def test_logistic_selection_with_unknown_slope(with_log_reject):
     x = np.array([-0.3, 0.1, 0.4, 0.7, 0.9, 1.3, 1.6, 2.2, 0.2, 1.1])
     posterior = offcut.sample(
@@ -59,11 +61,12 @@ def test_truncated_regression_where_every_observation_has_its_own_proposal():
     y, c = models.regression_data()
     model = models.regression()
     grid = models.regression_grid(y, c)
-    for kernel in (offcut.NUTS(), offcut.Exchange()):
+    for kernel in (offcut.HMC(num_steps=8), offcut.Exchange()):
         posterior = offcut.sample(model, y, covariates=c, kernel=kernel, seed=5, **RUN)
         assert_agrees(posterior, grid, ["intercept", "slope"])
 
 
+@pytest.mark.calibrate
 def test_student_t_from_a_cauchy_proposal():
     x = np.array([-1.2, -0.4, 0.1, 0.3, 0.5, 0.9, 1.7, 4.2])
     posterior = offcut.sample(models.student(), x, kernel=offcut.HMC(num_steps=8), seed=6, **RUN)
