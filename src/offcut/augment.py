@@ -60,15 +60,11 @@ def augment(
     like = point_like(model, trees)
     layout = Layout.of(int(n), point_size(like), covariates is not None)
     theta = model.prior.completed(theta)
-    program = model.programs.get(("augment", layout))
-    if program is None:
 
-        def whole_run(key: Any, theta: Any, data: Any, buffer: Any, limit: Any) -> Any:
-            return run_algorithm_1(
-                model, layout, key, theta, data, buffer, limit, keep_accepted=True
-            )
+    def whole_run(key: Any, theta: Any, data: Any, buffer: Any, limit: Any) -> Any:
+        return run_algorithm_1(model, layout, key, theta, data, buffer, limit, keep_accepted=True)
 
-        program = model.programs[("augment", layout)] = jax.jit(whole_run)
+    program = model.compiled(("augment", layout), whole_run)
     data = Observed(None, pad_rows(trees, layout.chunk))
     capacity = layout.capacity(4 * n)
     while True:

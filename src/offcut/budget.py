@@ -30,6 +30,8 @@ SMALLEST_AUTO_BUDGET = 1_000
 #: "auto" grows the budget where more than this would change by halving it.
 TOLERATED = 0.02
 CONFIDENCE = 0.95
+#: A sweep gives up after this many attempts and keeps its previous Y.
+MOST_ATTEMPTS = 100
 
 
 class Certificate(NamedTuple):

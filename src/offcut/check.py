@@ -12,7 +12,7 @@ from scipy import stats
 from offcut.augmentation.layout import Layout
 from offcut.errors import OffcutError
 from offcut.invariance import invariance_test
-from offcut.kernels import HMC
+from offcut.kernels.hmc import HMC
 from offcut.keys import from_seed
 from offcut.models.rejection import RejectionModel
 from offcut.observations import as_covariates, check_scalars, count_rows, point_like, point_size

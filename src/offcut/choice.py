@@ -11,7 +11,9 @@ from offcut.conjugate import Match, NoMatch, match
 from offcut.conjugate_sweep import ConjugateSampler
 from offcut.direct_sampler import DirectSampler
 from offcut.errors import ModelError, SettingsError
-from offcut.kernels import NUTS, Conjugate, Direct
+from offcut.kernels.conjugate import Conjugate
+from offcut.kernels.direct import Direct
+from offcut.kernels.nuts import NUTS
 from offcut.model_sampler import ModelSampler
 from offcut.models.rejection import RejectionModel
 from offcut.observations import as_covariates, count_rows, point_like

@@ -14,7 +14,7 @@ from offcut.augmentation.layout import Layout, empty_rejected
 from offcut.errors import SettingsError
 from offcut.imputation.impute import first_imputed, refuse_impossible_zones
 from offcut.kernels.direct import Direct
-from offcut.kernels.tuning import Tuning, tuned
+from offcut.kernels.tuning import Tuning
 from offcut.model_sampler import ModelSampler
 from offcut.models.rejection import RejectionModel
 from offcut.models.truncation import Truncated
@@ -101,13 +101,9 @@ class DirectSampler(ModelSampler):
         """One NUTS transition, after a draw of what is hidden."""
         key_move, key_hidden = jax.random.split(key)
         state, data, imputing = self.complete(key_hidden, state, data)
-        position, stats = self.kernel.step(
-            key_move, state.position, self._log_density(data), state.tuning
+        position, tuning, stats = self.kernel_step(
+            key_move, state.position, self._log_density(data), state.tuning, stage
         )
-        tuning = state.tuning
-        if self.kernel.adapts:
-            rate = jnp.nan_to_num(stats["acceptance_rate"], nan=0.0)
-            tuning = tuned(tuning, stage, position, rate, self.kernel.target_acceptance)
         stats = {name: value for name, value in stats.items() if value.ndim == 0}
         info = Info({"rejected": jnp.int32(0), **imputing, **stats}, jnp.int32(OK), None)
         return state._replace(position=position, tuning=tuning), info
@@ -141,10 +137,10 @@ class DirectSampler(ModelSampler):
         if data.covariates:
             return one_by_one
         x = data.points[:n]
-        mean, total_log = jnp.mean(x), jnp.sum(jnp.log(jnp.abs(x)))
+        mean = jnp.mean(x)
         squares = jnp.sum((x - mean) ** 2)
         log_x = jnp.log(jnp.abs(x))  # only used where x is positive
-        log_mean = jnp.mean(log_x)
+        log_mean, total_log = jnp.mean(log_x), jnp.sum(log_x)
         log_squares = jnp.sum((log_x - log_mean) ** 2)
 
         def normal(base: Any, mean: jax.Array, squares: jax.Array) -> jax.Array:

@@ -76,10 +76,8 @@ def count_accepted(
     """
     like = point_like(model, trees)
     block = int(np.clip(BLOCK_NUMBERS // (draws * max(point_size(like), 1)), 32, BLOCK))
-    draw = model.programs.setdefault("prior draws", jax.jit(jax.vmap(model.prior.sample)))
-    program = model.programs.get(("prior counts", block))
-    if program is None:
-        program = model.programs[("prior counts", block)] = jax.jit(_counting(model, like, block))
+    draw = model.compiled("prior draws", jax.vmap(model.prior.sample))
+    program = model.compiled(("prior counts", block), _counting(model, like, block))
     theta = draw(jax.random.split(jax.random.fold_in(key, 0), draws))
     accepted, proposed = np.zeros(draws, int), np.zeros(draws, int)
     pending, turn = np.arange(draws), 1

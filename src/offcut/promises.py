@@ -56,12 +56,10 @@ def log_accept_at_observations(
     model: RejectionModel, layout: Layout, theta: Theta, data: Observed
 ) -> np.ndarray:
     """log a(x_i, theta) for every observation."""
-    program = model.programs.setdefault(
+    program = model.compiled(
         ("log_accept", layout),
-        jax.jit(
-            lambda theta, data: jax.vmap(model.inside_at, (None, 0, *[0] * len(data.covariates)))(
-                theta, data.points, *data.covariates
-            )
+        lambda theta, data: jax.vmap(model.inside_at, (None, 0, *[0] * len(data.covariates)))(
+            theta, data.points, *data.covariates
         ),
     )
     return np.asarray(program(theta, data))[: layout.n]

@@ -69,9 +69,7 @@ def climb_to_start(
     model: RejectionModel, layout: Layout, key: jax.Array, data: Observed
 ) -> tuple[jax.Array, Theta]:
     """The best of some candidates on the naive density, as (position, exact), or an error."""
-    program = model.programs.get(("climb", layout))
-    if program is None:
-        program = model.programs[("climb", layout)] = jax.jit(_climb(model, layout))
+    program = model.compiled(("climb", layout), _climb(model, layout))
     position, exact, score, prior_ok = program(key, data)
     if not np.isfinite(score):
         raise _no_support(model, layout, position, exact, data, bool(np.any(prior_ok)))
@@ -134,13 +132,11 @@ def _run_from_host(
     store: bool = True,
 ) -> Run:
     """One compiled run of Algorithm 1; an error where log_accept breaks its promise."""
-    program = model.programs.get(("run", layout, store))
-    if program is None:
 
-        def run(key: Any, theta: Theta, data: Observed, buffer: Rejected, limit: Any) -> Run:
-            return run_algorithm_1(model, layout, key, theta, data, buffer, limit, store=store)
+    def run(key: Any, theta: Theta, data: Observed, buffer: Rejected, limit: Any) -> Run:
+        return run_algorithm_1(model, layout, key, theta, data, buffer, limit, store=store)
 
-        program = model.programs[("run", layout, store)] = jax.jit(run)
+    program = model.compiled(("run", layout, store), run)
     like = jax.tree.map(lambda a: a[0], data.points)
     buffer = empty_rejected(layout, like, capacity)
     done = program(key, theta, data, buffer, jnp.int32(limit))

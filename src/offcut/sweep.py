@@ -28,17 +28,14 @@ from offcut.augmentation.layout import (
     spare_section,
 )
 from offcut.augmentation.shared import Run, merge_worst, no_worst
+from offcut.budget import MOST_ATTEMPTS
 from offcut.imputation.impute import first_imputed, refuse_impossible_zones
-from offcut.kernels.tuning import tuned
 from offcut.model_sampler import ModelSampler
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 from offcut.promises import broken_promise, is_broken
 from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 from offcut.start import find_start
-
-#: A sweep gives up after this many attempts and keeps its previous Y.
-MOST_ATTEMPTS = 100
 
 
 class State(NamedTuple):
@@ -129,12 +126,7 @@ class AugmentedSampler(ModelSampler):
             prior = self.model.prior.log_density(position, drawn.exact)
             return prior + self._log_joint(theta, data, drawn.rejected)
 
-        position, stats = self.kernel.step(key, drawn.position, log_density, drawn.tuning)
-        tuning = drawn.tuning
-        if self.kernel.adapts:
-            rate = jnp.nan_to_num(stats["acceptance_rate"], nan=0.0)
-            tuning = tuned(tuning, stage, position, rate, self.kernel.target_acceptance)
-        return position, tuning, stats
+        return self.kernel_step(key, drawn.position, log_density, drawn.tuning, stage)
 
     def _draw_pairs(self, key: jax.Array, state: State, stage: Stage, data: Observed) -> tuple:
         """Draw (theta1, Y), block by block of theta1; Y alone where there is none.

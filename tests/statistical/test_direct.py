@@ -7,14 +7,13 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from numpyro import infer
 from scipy import stats
 
 import offcut
 from offcut.errors import SettingsError
 from offcut.regions import Box
 from offcut.window_mass import log_mass
-from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees, quiet
+from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees, run_numpyro
 
 pytestmark = pytest.mark.statistical
 
@@ -57,17 +56,7 @@ def numpyro_draws(data):
         scale = numpyro.sample("scale", PRIOR["scale"])
         numpyro.sample("x", dist.TruncatedNormal(loc, scale, low=0.0, high=1.0), obs=data)
 
-    with jax.enable_x64(True):
-        mcmc = infer.MCMC(
-            infer.NUTS(model),
-            num_warmup=500,
-            num_samples=1500,
-            num_chains=16,
-            chain_method="vectorized",
-            progress_bar=False,
-        )
-        quiet(mcmc.run, jax.random.key(0))
-        return {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
+    return run_numpyro(model)
 
 
 @pytest.mark.parametrize("kernel", [offcut.NUTS(), offcut.Exchange(), offcut.Direct()], ids=repr)

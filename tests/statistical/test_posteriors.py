@@ -8,7 +8,7 @@ import pytest
 
 import offcut
 from statistical import models
-from statistical.truth import assert_agrees, assert_disagrees, quiet
+from statistical.truth import assert_agrees, assert_disagrees, run_numpyro
 
 pytestmark = pytest.mark.statistical
 
@@ -95,9 +95,7 @@ def test_zero_truncated_poisson_has_integer_points():
 
 def test_hierarchical_groups_agree_with_numpyro_on_the_exact_likelihood():
     """Groups share a normal population; NumPyro knows this window's constant, we do not use it."""
-    import jax
     import numpyro
-    from numpyro import infer
 
     rng = np.random.default_rng(8)
     groups = np.repeat(np.arange(4), 12)
@@ -135,17 +133,7 @@ def test_hierarchical_groups_agree_with_numpyro_on_the_exact_likelihood():
             "y", dist.LeftTruncatedDistribution(dist.Normal(centre[groups], 1.0), low=0.0), obs=y
         )
 
-    with jax.enable_x64(True):
-        mcmc = infer.MCMC(
-            infer.NUTS(likelihood_model),
-            num_warmup=500,
-            num_samples=1500,
-            num_chains=16,
-            chain_method="vectorized",
-            progress_bar=False,
-        )
-        quiet(mcmc.run, jax.random.key(0))
-        exact = {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
+    exact = run_numpyro(likelihood_model)
     for name in ("population", "spread", "centre"):
         ours, theirs = posterior["posterior"][name].values, exact[name]
         for power in (1, 2):

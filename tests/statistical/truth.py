@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import warnings
 
+import jax
 import numpy as np
 from numpy.polynomial.legendre import leggauss
+from numpyro import infer
 from scipy import stats
 
 FALSE_ALARM = 1e-5
@@ -90,6 +92,21 @@ def assert_disagrees(posterior, grid, names):
     """A broken twin is caught by the very test that the right one passes."""
     results = moments(posterior, grid, names)
     assert min(results.values()) < FALSE_ALARM, f"not caught: {results}"
+
+
+def run_numpyro(model):
+    """Draws of NumPyro's NUTS, (chain, draw, ...), 16 chains."""
+    with jax.enable_x64(True):
+        mcmc = infer.MCMC(
+            infer.NUTS(model),
+            num_warmup=500,
+            num_samples=1500,
+            num_chains=16,
+            chain_method="vectorized",
+            progress_bar=False,
+        )
+        quiet(mcmc.run, jax.random.key(0))
+        return {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
 
 
 def quiet(function, *args, **kwargs):

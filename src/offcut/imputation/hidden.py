@@ -67,6 +67,11 @@ def zones_of(model: RejectionModel, recorded_shape: tuple[int, ...] | None) -> t
     return below, above
 
 
+def clamp_of(model: RejectionModel, recorded_shape: tuple[int, ...] | None) -> Clamped | None:
+    """The clamp that hides coordinates one by one; that of single numbers is a matter of zones."""
+    return model.censored if isinstance(model.censored, Clamped) and recorded_shape != () else None
+
+
 def recorded_shape(recorded: Any) -> tuple[int, ...] | None:
     """The shape of one recorded value, None where it is a tree of several."""
     leaves = jax.tree.leaves(recorded)
@@ -172,7 +177,7 @@ def _hidden_parts(
 ) -> Parts | None:
     """Latent parts of every observation, and clamped coordinates."""
     shape = recorded_shape(jax.tree.map(lambda a: a[0], recorded))
-    clamp = model.censored if isinstance(model.censored, Clamped) and shape != () else None
+    clamp = clamp_of(model, shape)
     if not model.latent and clamp is None:
         return None
     n = jax.tree.leaves(recorded)[0].shape[0]

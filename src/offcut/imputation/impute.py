@@ -10,10 +10,9 @@ import numpy as np
 
 from offcut.augmentation.joint import Observed
 from offcut.errors import StartError
-from offcut.imputation.hidden import Hidden, recorded_shape, zones_of
+from offcut.imputation.hidden import Hidden, clamp_of, recorded_shape, zones_of
 from offcut.imputation.parts import draw_parts, hidden_columns
 from offcut.imputation.whole import draw_whole
-from offcut.models.recording import Clamped
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 from offcut.promises import shown
@@ -76,8 +75,7 @@ def impute(
         )
         stats["imputed"] = jnp.mean(reached.astype(float))
     if hidden.parts is not None:
-        clamp = model.censored if isinstance(model.censored, Clamped) and shape != () else None
-        columns = hidden_columns(model, like, clamp)
+        columns = hidden_columns(model, like, clamp_of(model, shape))
         parts = draw_parts(model, key_parts, theta, hidden.parts, columns, data.covariates, parts)
     return Imputed(whole, parts), stats
 
@@ -88,13 +86,11 @@ def refuse_impossible_zones(
     """Raise where no proposal falls into the zone of any censored observation."""
     if imputed is None or data.hidden.whole is None:
         return
-    program = model.programs.get("first zones")
-    if program is None:
 
-        def run(key: Any, theta: Any, data: Any, imputed: Any) -> Any:
-            return impute(model, key, theta, data, imputed, FIRST_PATIENCE)[1]["imputed"]
+    def run(key: Any, theta: Any, data: Any, imputed: Any) -> Any:
+        return impute(model, key, theta, data, imputed, FIRST_PATIENCE)[1]["imputed"]
 
-        program = model.programs["first zones"] = jax.jit(run)
+    program = model.compiled("first zones", run)
     if float(np.asarray(program(key, theta, data, imputed))) == 0:
         count = data.hidden.whole.rows.shape[0]
         raise StartError(

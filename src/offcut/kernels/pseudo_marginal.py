@@ -83,7 +83,7 @@ class PseudoMarginalSampler(WalkSampler):
             unit = n * n * share if not self.layout.has_covariates else n * share
             most = 2**20 if not self.layout.has_covariates else max(1, 2**20 // n)
             wanted = int(min(max(unit, 1, n if not self.layout.has_covariates else 1), most))
-        program = self.model.programs.setdefault(("estimate", self.layout), jax.jit(self._estimate))
+        program = self.model.compiled(("estimate", self.layout), self._estimate)
         log_estimate, _ = program(key, theta, jnp.int32(wanted), data)
         return jnp.stack([log_estimate, jnp.asarray(wanted, float)])
 

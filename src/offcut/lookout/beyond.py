@@ -25,7 +25,7 @@ from offcut.augmentation.joint import Observed
 from offcut.budget import effective_size
 from offcut.driver.run import Drawn
 from offcut.lookout.candidates import around, log_density, prior_candidates, thinned
-from offcut.lookout.constants import draw_points, kept_program, likelihoods
+from offcut.lookout.constants import draw_points, likelihoods
 from offcut.models.rejection import RejectionModel
 from offcut.promises import shown
 
@@ -75,7 +75,7 @@ def look_beyond(model: Any, data: Observed, drawn: Drawn, n: int, seed: int) -> 
     rejected = drawn.stats["rejected"].ravel()
     rows = np.unique(np.linspace(0, rejected.size - 1, MOST_DRAWS).astype(int))
     visited = {k: v.reshape(-1, *v.shape[2:])[rows] for k, v in drawn.draws.items()}
-    run = np.asarray(kept_program(model, "position", jax.vmap(model.prior.unconstrain))(visited))
+    run = np.asarray(model.compiled("lookout position", jax.vmap(model.prior.unconstrain))(visited))
     at_prior, from_prior = prior_candidates(model, jax.random.fold_in(key, 1))
     order = np.argsort(rejected[rows], kind="stable")
     last = len(order) - 1
@@ -93,7 +93,7 @@ def look_beyond(model: Any, data: Observed, drawn: Drawn, n: int, seed: int) -> 
     positions = np.concatenate([from_prior, around(run, np.random.default_rng(abs(seed)))])
     most = 2.0 * max(int(rejected.max()), 1)
     edge = np.log(n) - np.log(n + most) - points.log_scale
-    program = kept_program(model, ("likelihoods", n), likelihoods(model, n))
+    program = model.compiled(("lookout likelihoods", n), likelihoods(model, n))
     log_proposed = None
     for count in sorted({FIRST_POINTS, size}):  # few points at first, then all where it matters
         few = jax.tree.map(lambda a, count=count: a[:count], (points.points, points.log_mixture))

@@ -9,7 +9,6 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
 
-from offcut.lookout.constants import kept_program
 from offcut.models.rejection import RejectionModel
 
 CANDIDATES, PRIOR_CANDIDATES = 4096, 1638
@@ -28,7 +27,7 @@ def prior_candidates(model: RejectionModel, key: jax.Array) -> tuple[Any, np.nda
         theta = model.prior.sample(key)
         return theta, model.prior.unconstrain(theta)
 
-    program = kept_program(model, "prior", jax.vmap(draw))
+    program = model.compiled("lookout prior", jax.vmap(draw))
     theta, position = program(jax.random.split(key, PRIOR_CANDIDATES))
     return jax.tree.map(np.asarray, theta), np.asarray(position)
 

@@ -38,14 +38,6 @@ class Points(NamedTuple):
     log_scale: float
 
 
-def kept_program(model: RejectionModel, name: Any, function: Callable[..., Any]) -> Any:
-    """A compiled function, kept with the model."""
-    program = model.programs.get(("lookout", name))
-    if program is None:
-        program = model.programs[("lookout", name)] = jax.jit(function)
-    return program
-
-
 def draw_points(
     model: RejectionModel, key: jax.Array, visited: list[Theta], others: list[Theta], size: int
 ) -> Points | None:
@@ -55,7 +47,7 @@ def draw_points(
         proposed = model.propose_block(key, theta, BLOCK)
         return proposed.points, proposed.accepted
 
-    program = kept_program(model, "propose", propose)
+    program = model.compiled("lookout propose", propose)
 
     def accepted_points(theta: Theta, own_key: jax.Array, wanted: int) -> tuple[Any, float]:
         """``wanted`` points (fewer where they are too dear), and the acceptance rate."""
@@ -87,9 +79,8 @@ def draw_points(
     mixed = np.random.default_rng(size).permutation(size)
     points = jax.tree.map(lambda *a: np.concatenate(a)[mixed], *[part for part, _ in groups])
     log_share = np.log([count / size for _, count in groups])
-    log_f = kept_program(
-        model,
-        "log_f",
+    log_f = model.compiled(
+        "lookout log_f",
         lambda theta, points: jax.vmap(model.log_observed, (None, 0))(theta, points),
     )
     table = np.stack([np.asarray(log_f(theta, points)) for theta in thetas])

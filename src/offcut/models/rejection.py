@@ -117,6 +117,12 @@ class RejectionModel:
             self.prior = Prior(prior, exact=tuple(named))
         self.programs: dict[Any, Any] = {}  # compiled samplers, by kernel and data shapes
 
+    def compiled(self, name: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function`` compiled, kept under a name that says all it depends on beside arguments."""
+        if name not in self.programs:
+            self.programs[name] = jax.jit(function)
+        return self.programs[name]
+
     # What the engine calls; theta is a dict, covariate is () or (c_i,).
 
     def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
