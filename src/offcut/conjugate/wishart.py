@@ -1,9 +1,12 @@
 r"""Wishart matrices by Bartlett's decomposition, given the inverse of their scale.
 
-With Psi = L Lᵀ and A lower triangular, A_ii² ~ chi²(nu - i), i = 0, 1, ..., A_ij ~ N(0, 1) for
-j < i,
+With Psi = L Lᵀ and A upper triangular, A_ii² ~ chi²(nu - (d - 1 - i)), i = 0, 1, ..., d - 1,
+A_ij ~ N(0, 1) for j > i,
 
     Phi = L⁻ᵀ A Aᵀ L⁻¹ ~ Wishart(nu, Psi⁻¹),    Phi⁻¹ = L A⁻ᵀ A⁻¹ Lᵀ ~ InverseWishart(nu, Psi).
+
+(Upper, with the degrees of freedom in reverse, so that L A⁻ᵀ is lower triangular: the Cholesky
+factor of Phi⁻¹, without another decomposition.)
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from jax.scipy.linalg import solve_triangular
 class Wishart(NamedTuple):
     """Phi through two of its square roots."""
 
-    precision_root: jax.Array  # Phi = R Rᵀ
-    covariance_root: jax.Array  # Phi⁻¹ = R Rᵀ
+    precision_root: jax.Array  # Phi = R Rᵀ, R upper triangular
+    covariance_root: jax.Array  # Phi⁻¹ = R Rᵀ, R lower triangular
 
     @property
     def precision(self) -> jax.Array:
@@ -35,15 +38,15 @@ class Wishart(NamedTuple):
 
 def draw_wishart(key: jax.Array, nu: jax.Array, Psi: jax.Array) -> Wishart:
     """Phi ~ Wishart(nu, Psi⁻¹), density ∝ |Phi|^((nu - d - 1)/2) exp(-tr(Psi Phi) / 2)."""
-    key_diagonal, key_below = jax.random.split(key)
+    key_diagonal, key_above = jax.random.split(key)
     d = Psi.shape[0]
-    chi_squared = 2 * jax.random.gamma(key_diagonal, (nu - np.arange(d)) / 2)
-    below = jnp.tril(jax.random.normal(key_below, (d, d)), -1)
-    A = below + jnp.diag(jnp.sqrt(chi_squared))
+    chi_squared = 2 * jax.random.gamma(key_diagonal, (nu - np.arange(d)[::-1]) / 2)
+    above = jnp.triu(jax.random.normal(key_above, (d, d)), 1)
+    A = above + jnp.diag(jnp.sqrt(chi_squared))
     L = jnp.linalg.cholesky(Psi)
     return Wishart(
         precision_root=solve_triangular(L, A, trans="T", lower=True),
-        covariance_root=solve_triangular(A, L.T, lower=True).T,
+        covariance_root=solve_triangular(A, L.T).T,
     )
 
 

@@ -2,32 +2,23 @@ r"""Hidden coordinates beside known ones: slice sampling, one coordinate at a ti
 
 Given theta and the known coordinates, a hidden one has density proportional to q(y) a(y) between
 its limits. No proposal will ever match the known coordinates, so rejection cannot help; a
-univariate slice sampler (Neal, *Annals of Statistics* 2003, figures 3 and 5) needs nothing but
-the density. All observations move at once: each loop goes on until the last one has finished.
+univariate slice sampler needs nothing but the density. All observations move at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from offcut.imputation.hidden import Parts
 from offcut.models.recording import Clamped
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
-
-#: The interval grows at most to so many widths.
-MOST_WIDTHS = 64
-#: Each turn halves the interval on average: after so many it is narrower than rounding.
-MOST_SHRINKS = 200
-
-LogDensity = Callable[[jax.Array], jax.Array]
+from offcut.slice_sampling import LogDensity, slice_sample
 
 
 def draw_parts(
@@ -66,55 +57,13 @@ def slice_column(
 ) -> jax.Array:
     """Update one coordinate of all rows where it is hidden."""
     free, low, high = (a[:, column] for a in (parts.free, parts.low, parts.high))
-    width = parts.width[column]
-    here = flat[:, column]
-    key_level, key_place, key_share, key_shrink = jax.random.split(key, 4)
 
     def at(value: jax.Array) -> jax.Array:
         allowed = (value >= low) & (value <= high)
         log_p = log_density(flat.at[:, column].set(value))
         return jnp.where(allowed, log_p, -jnp.inf)
 
-    level = at(here) - jax.random.exponential(key_level, here.shape)
-
-    # Step out: the number of steps to either side is shared at random, so that the interval could
-    # as well have been grown from any of its points.
-    left = here - width * jax.random.uniform(key_place, here.shape)
-    right = left + width
-    steps_left = jnp.floor(MOST_WIDTHS * jax.random.uniform(key_share, here.shape))
-    steps_right = MOST_WIDTHS - 1 - steps_left
-
-    def grown(edge: jax.Array, steps: jax.Array, step: jax.Array) -> jax.Array:
-        def going(carry: tuple) -> jax.Array:
-            return jnp.any(carry[2])
-
-        def go(carry: tuple) -> tuple:
-            edge, steps, active = carry
-            edge = jnp.where(active, edge + step, edge)
-            steps = jnp.where(active, steps - 1, steps)
-            return edge, steps, active & (steps > 0) & (at(edge) > level)
-
-        active = free & (steps > 0) & (at(edge) > level)
-        return lax.while_loop(going, go, (edge, steps, active))[0]
-
-    left, right = grown(left, steps_left, -width), grown(right, steps_right, width)
-
-    def shrinking(carry: tuple) -> jax.Array:
-        return jnp.any(carry[4]) & (carry[0] < MOST_SHRINKS)
-
-    def shrink(carry: tuple) -> tuple:
-        turn, left, right, chosen, active = carry
-        uniform = jax.random.uniform(jax.random.fold_in(key_shrink, turn), here.shape)
-        value = left + uniform * (right - left)
-        accepted = active & (at(value) > level)
-        chosen = jnp.where(accepted, value, chosen)
-        missed = active & ~accepted
-        left = jnp.where(missed & (value < here), value, left)
-        right = jnp.where(missed & (value >= here), value, right)
-        return turn + 1, left, right, chosen, missed
-
-    carry = (jnp.int32(0), jnp.maximum(left, low), jnp.minimum(right, high), here, free)
-    chosen = lax.while_loop(shrinking, shrink, carry)[3]
+    chosen = slice_sample(key, at, flat[:, column], low, high, parts.width[column], free)
     return flat.at[:, column].set(chosen)
 
 
