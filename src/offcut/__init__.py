@@ -18,6 +18,8 @@ _HOMES = {
     "truncated": "offcut.models.truncation",
     "selected": "offcut.models.selection",
     "Clamped": "offcut.models.recording",
+    "TruncatedMixture": "offcut.mixtures.model",
+    "NormalInverseWishart": "offcut.mixtures.base",
     "sample": "offcut.sampling",
     "augment": "offcut.augment",
     "check": "offcut.check",
@@ -44,9 +46,11 @@ __all__ = [
     "Conjugate",
     "Direct",
     "Exchange",
+    "NormalInverseWishart",
     "PseudoMarginal",
     "RandomWalk",
     "RejectionModel",
+    "TruncatedMixture",
     "augment",
     "check",
     "errors",
@@ -74,6 +78,8 @@ if TYPE_CHECKING:
     from offcut.kernels.pseudo_marginal import PseudoMarginal
     from offcut.kernels.random_walk import RandomWalk
     from offcut.mixing import mixing_rate_bound
+    from offcut.mixtures.base import NormalInverseWishart
+    from offcut.mixtures.model import TruncatedMixture
     from offcut.models.recording import Clamped
     from offcut.models.rejection import RejectionModel
     from offcut.models.selection import selected

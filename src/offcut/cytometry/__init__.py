@@ -1,0 +1,42 @@
+"""Flow cytometry: events from the files that instruments write, and gates for other programs.
+
+``read`` gives ``Events``: numbers on a scale on which populations look normal (``Asinh``,
+``Logicle``, ...), and the window of the instrument on that scale. ``gates`` and ``write_gating_ml``
+take populations to other programs, ``from_anndata`` and ``to_anndata`` to other libraries.
+"""
+
+from offcut.cytometry.annotated import from_anndata, to_anndata
+from offcut.cytometry.compensation import Compensation
+from offcut.cytometry.concatenate import concatenate
+from offcut.cytometry.events import Events
+from offcut.cytometry.gates import (
+    EllipsoidGate,
+    PolygonGate,
+    distance_square,
+    gates,
+    membership,
+    write_gating_ml,
+)
+from offcut.cytometry.read import read
+from offcut.cytometry.transforms import Asinh, Identity, Linear, Log, Logicle, Transform
+
+__all__ = [
+    "Asinh",
+    "Compensation",
+    "EllipsoidGate",
+    "Events",
+    "Identity",
+    "Linear",
+    "Log",
+    "Logicle",
+    "PolygonGate",
+    "Transform",
+    "concatenate",
+    "distance_square",
+    "from_anndata",
+    "gates",
+    "membership",
+    "read",
+    "to_anndata",
+    "write_gating_ml",
+]

@@ -1,0 +1,132 @@
+"""Arrays and tables: NumPy, pandas, CSV, Parquet and NPY."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offcut.cytometry.columns import as_column, chosen, listed
+from offcut.cytometry.optional import needed
+from offcut.cytometry.recorded import Recorded
+from offcut.errors import DataError
+
+
+def read_array(array: Any, channels: Any, group: Any, source: str = "") -> Recorded:
+    """A matrix with a row for each event; ``channels`` names its columns, or chooses by number."""
+    if isinstance(group, str):
+        raise DataError(
+            f"group={group!r} names a column, but an array's columns have no names; give a label "
+            "for each event, group=labels"
+        )
+    try:
+        matrix = np.asarray(array)
+    except ValueError as error:
+        raise DataError(
+            f"the rows cannot be put into one array ({error}); give all the same number of entries"
+        ) from error
+    if matrix.ndim == 1 and matrix.dtype.names is None:
+        matrix = matrix[:, np.newaxis]
+    if matrix.ndim != 2:
+        kind = "structured" if matrix.dtype.names else f"of shape {matrix.shape}"
+        raise DataError(
+            f"expected an array with a row for each event and a column for each channel, got one "
+            f"{kind}"
+        )
+    size = matrix.shape[1]
+    names = [f"channel {number}" for number in range(size)]
+    given = None if channels is None or isinstance(channels, str | int) else list(channels)
+    if given and all(isinstance(name, str) for name in given):
+        if len(given) != size or len(set(given)) < size:
+            raise DataError(
+                f"an array with {size} columns needs {size} different names, got {len(given)}: "
+                f"{listed(given)}. To choose columns give their numbers, channels=[0, 2]"
+            )
+        names, channels = given, None
+    places, _ = chosen(channels, [names], range(size))
+    columns = [as_column(matrix[:, place], names[place]) for place in places]
+    values = np.stack(columns, axis=1) if columns else np.empty((len(matrix), 0))
+    return Recorded(
+        values, [names[place] for place in places], list(range(len(places))), source=source
+    )
+
+
+def read_frame(frame: Any, channels: Any, group: Any, source: str = "") -> Recorded:
+    """A table whose columns have names; by default all but the one that is the group."""
+    names = [str(name) for name in frame.columns]
+    labels, aside = None, None
+    if isinstance(group, str):
+        if group not in names:
+            raise DataError(
+                f"there is no column {group!r} for the group; there are {listed(names)}"
+            )
+        aside = names.index(group)
+        labels = np.asarray(frame.iloc[:, aside])
+    default = [place for place in range(len(names)) if place != aside]
+    places, spelled = chosen(channels, [names], default)
+    if not places:
+        raise DataError(f"no column is left for channels; there are {listed(names)}")
+    if len(set(spelled)) < len(spelled):
+        raise DataError(f"two columns have the same name among {listed(spelled)}; rename one")
+    columns = [
+        as_column(frame.iloc[:, place], name) for place, name in zip(places, spelled, strict=True)
+    ]
+    return Recorded(
+        np.stack(columns, axis=1), spelled, list(range(len(places))), labels=labels, source=source
+    )
+
+
+def read_delimited(path: Path, channels: Any, group: Any) -> Recorded:
+    """CSV, or with tabs where the name ends in .tsv."""
+    pandas = needed("pandas", f"reading {path.name}")
+    tabs = ".tsv" in path.suffixes
+    try:
+        frame = pandas.read_csv(path, sep="\t" if tabs else ",", low_memory=False)
+    except (ValueError, OSError, EOFError) as error:  # pandas' own are ValueErrors
+        said = str(error).strip().splitlines()[0]
+        raise DataError(
+            f"{path} cannot be read as a table ({said}); expected a line of names and then a line "
+            "of numbers for each event"
+        ) from error
+    names = [str(name) for name in frame.columns]
+    if names and all(_is_number(name) for name in names):
+        raise DataError(
+            f"the first line of {path} holds numbers ({listed(names)}), but names of channels are "
+            "expected there; add them, or read the file with numpy.loadtxt and give the array"
+        )
+    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
+        raise DataError(f"{path} does not have commas between columns: {names[0]!r}; convert it")
+    return read_frame(frame, channels, group, path.name)
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
+def read_parquet(path: Path, channels: Any, group: Any) -> Recorded:
+    """With pyarrow."""
+    pandas = needed("pandas", f"reading {path.name}")
+    needed("pyarrow", f"reading {path.name}")
+    try:
+        frame = pandas.read_parquet(path, engine="pyarrow")
+    except (ValueError, OSError) as error:
+        said = str(error).strip().splitlines()[0]
+        raise DataError(f"{path} cannot be read as Parquet ({said}); is it damaged?") from error
+    return read_frame(frame, channels, group, path.name)
+
+
+def read_npy(path: Path, channels: Any, group: Any) -> Recorded:
+    """One array, without pickled objects."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        said = str(error).strip().splitlines()[0]
+        raise DataError(
+            f"{path} cannot be read as an array of numbers ({said}); save it with numpy.save"
+        ) from error
+    return read_array(array, channels, group, path.name)

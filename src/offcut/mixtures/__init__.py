@@ -1,0 +1,1 @@
+"""Truncated Dirichlet process mixtures, and one partition that stands for their draws."""

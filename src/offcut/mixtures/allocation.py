@@ -1,0 +1,149 @@
+r"""Labels of events, and sums over components: one pass over the data.
+
+An event with features phi belongs to component k with probability proportional to
+omega_gk exp(w_k·phi). One uniform chooses: the first k at which the running sum of these terms
+exceeds its share of the total. A *unit* is what has one label: an event or a rejection where the
+Dirichlet process is on the latent weights; an event with its own rejections where it is on the
+weights in the window. Behind the features of a unit stand G indicators of its group, so that log
+weights are coefficients and counts by group are sums, like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from offcut.augmentation.layout import Rejected
+from offcut.mixtures.base import Components
+from offcut.mixtures.features import coefficients, features
+from offcut.mixtures.layout import MixtureData, MixtureLayout
+
+
+def unit_features(layout: MixtureLayout, x: jax.Array, group: jax.Array) -> jax.Array:
+    """Features of points (d, m) and indicators of their groups: (features + G, m)."""
+    groups = jnp.arange(layout.groups, dtype=group.dtype)
+    return jnp.concatenate([features(x), (group[None, :] == groups[:, None]).astype(x.dtype)])
+
+
+def event_chunk(layout: MixtureLayout, data: MixtureData, chunk: jax.Array) -> jax.Array:
+    """Features of one chunk of events."""
+    size = layout.chunk
+    x = lax.dynamic_slice_in_dim(data.x, chunk * size, size, 1)
+    group = lax.dynamic_slice_in_dim(data.group, chunk * size, size)
+    return unit_features(layout, x, group)
+
+
+class RejectedChunk(NamedTuple):
+    """Rejections ``at`` to ``at + chunk`` of the buffer; those that are not ``real`` are behind Y."""
+
+    at: jax.Array
+    x: jax.Array  # (d, chunk)
+    label: jax.Array
+    owner: jax.Array
+    real: jax.Array
+
+
+def rejected_chunk(layout: MixtureLayout, rejected: Rejected, chunk: jax.Array) -> RejectedChunk:
+    """One chunk of the held rejections."""
+    size = layout.chunk
+    at = rejected.offset + chunk * size
+    points, label = rejected.points
+    x, label, owner = (
+        lax.dynamic_slice_in_dim(array, at, size) for array in (points, label, rejected.owner)
+    )
+    real = chunk * size + jnp.arange(size, dtype=jnp.int32) < rejected.count
+    return RejectedChunk(at, x.T, label, owner, real)
+
+
+def chunks_of(layout: MixtureLayout, rejected: Rejected) -> jax.Array:
+    """How many chunks the held rejections fill."""
+    return -(-rejected.count // layout.chunk)
+
+
+def add_by_label(totals: jax.Array, label: jax.Array, phi: jax.Array) -> jax.Array:
+    """Add columns of ``phi`` to the rows that their labels name; row K takes what is not real."""
+    return totals.at[label].add(phi.T, mode="promise_in_bounds")
+
+
+def label_coefficients(components: Components, log_weights: jax.Array, groups: int) -> jax.Array:
+    """(K, features + G): log omega_gk + log N_k(x) is its product with a unit's features."""
+    w = jax.vmap(coefficients)(components.means, components.roots)
+    log_weights = jnp.broadcast_to(log_weights, (groups, log_weights.shape[1]))
+    # 0 times -inf must not be NaN: a weight too small for a number is a very small one.
+    return jnp.concatenate([w, jnp.maximum(log_weights, -1e30).T], axis=1)
+
+
+def choose(terms: jax.Array, uniform: jax.Array) -> jax.Array:
+    """A label for each column of log terms (K, m), by one uniform each."""
+    K = terms.shape[0]
+    weights = jnp.exp(terms - jnp.max(terms, axis=0, keepdims=True))
+    target = uniform * jnp.sum(weights, axis=0)
+
+    def walk(k: int, carry: tuple) -> tuple:
+        running, label = carry
+        running = running + weights[k]
+        return running, label + (running <= target).astype(jnp.int32)
+
+    start = (jnp.zeros_like(target), jnp.zeros(target.shape, jnp.int32))
+    _, label = lax.fori_loop(0, K, walk, start, unroll=10)
+    return jnp.minimum(label, K - 1)
+
+
+def allocate(
+    layout: MixtureLayout,
+    key: jax.Array,
+    w: jax.Array,
+    phi_of: Callable[[jax.Array], jax.Array],
+) -> tuple[jax.Array, jax.Array]:
+    """Labels of all events (rows,), and totals (K + 1, features + G) by label.
+
+    ``phi_of(chunk)`` gives the features of a chunk of units. Rows behind n get label K.
+    """
+    size, K = layout.chunk, layout.components
+
+    def one(chunk: jax.Array, carry: tuple) -> tuple:
+        labels, totals = carry
+        phi = phi_of(chunk)
+        uniform = jax.random.uniform(jax.random.fold_in(key, chunk), (size,))
+        label = choose(w @ phi, uniform)
+        real = chunk * size + jnp.arange(size, dtype=jnp.int32) < layout.n
+        label = jnp.where(real, label, K)
+        labels = lax.dynamic_update_slice_in_dim(labels, label, chunk * size, 0)
+        return labels, add_by_label(totals, label, phi)
+
+    start = (jnp.full(layout.chunks * size, K, jnp.int32), jnp.zeros((K + 1, w.shape[1])))
+    return lax.fori_loop(0, layout.chunks, one, start)
+
+
+def add_rejected(layout: MixtureLayout, totals: jax.Array, rejected: Rejected) -> jax.Array:
+    """Totals with the rejections added, each to the component that it came from."""
+
+    def one(chunk: jax.Array, totals: jax.Array) -> jax.Array:
+        part = rejected_chunk(layout, rejected, chunk)
+        label = jnp.where(part.real, part.label, layout.components)
+        return add_by_label(totals, label, unit_features(layout, part.x, part.owner))
+
+    return lax.fori_loop(0, chunks_of(layout, rejected), one, totals)
+
+
+def with_own_rejections(layout: MixtureLayout, data: MixtureData, rejected: Rejected) -> jax.Array:
+    """Features of each event, those of its own rejections added: (rows, features + G)."""
+    size, last = layout.chunk, layout.chunks * layout.chunk
+
+    def events(chunk: jax.Array, phi: jax.Array) -> jax.Array:
+        part = event_chunk(layout, data, chunk).T
+        return lax.dynamic_update_slice_in_dim(phi, part, chunk * size, 0)
+
+    def rejections(chunk: jax.Array, phi: jax.Array) -> jax.Array:
+        part = rejected_chunk(layout, rejected, chunk)
+        own = features(part.x).T
+        row = jnp.where(part.real, part.owner, last)
+        return phi.at[row, : own.shape[1]].add(own, mode="drop")
+
+    width = features(data.x[:, :1]).shape[0] + layout.groups
+    phi = lax.fori_loop(0, layout.chunks, events, jnp.zeros((last, width)))
+    return lax.fori_loop(0, chunks_of(layout, rejected), rejections, phi)

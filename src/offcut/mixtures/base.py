@@ -1,0 +1,179 @@
+r"""The base measure of the mixture: where components come from.
+
+Normal-inverse-Wishart: Sigma ~ IW(nu, Psi), mu | Sigma ~ N(m, Sigma / kappa). Given N points with
+sum s and sum of outer products T it stays one (e.g. Murphy 2007, section 9):
+
+    kappa' = kappa + N,  nu' = nu + N,  m' = (kappa m + s) / kappa',
+    Psi' = Psi + T - s sᵀ/N + kappa N/kappa' (s/N - m)(s/N - m)ᵀ,
+
+and the points have the marginal density
+
+    pi^(-Nd/2) (kappa/kappa')^(d/2) |Psi|^(nu/2) / |Psi'|^(nu'/2) Gamma_d(nu'/2) / Gamma_d(nu/2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import multigammaln
+
+from offcut.conjugate.wishart import draw_wishart
+from offcut.errors import ModelError
+from offcut.mixtures.features import moments
+from offcut.regions.arrays import written
+
+#: A coordinate that does not vary is given this share of the others' scale.
+LEAST_SCALE = 1e-3
+
+
+class Base(NamedTuple):
+    """m, kappa, nu, Psi as arrays, on the scale that the sampler works on."""
+
+    mean: jax.Array
+    strength: jax.Array
+    degrees: jax.Array
+    scale: jax.Array
+
+
+class Components(NamedTuple):
+    """Normal components: means (K, d) and lower triangular roots of covariances (K, d, d)."""
+
+    means: jax.Array
+    roots: jax.Array
+
+
+def given(base: Base, total: jax.Array) -> Base:
+    """The base after points whose features sum to ``total``."""
+    N, s, T = moments(total, base.mean.shape[0])
+    strength = base.strength + N
+    mean = (base.strength * base.mean + s) / strength
+    centre = s / jnp.maximum(N, 1.0)
+    away = centre - base.mean
+    scatter = T - s[:, None] * centre[None, :]
+    shrink = base.strength * N / strength
+    Psi = base.scale + scatter + shrink * away[:, None] * away[None, :]
+    return Base(mean, strength, base.degrees + N, (Psi + Psi.T) / 2)
+
+
+def draw(key: jax.Array, base: Base) -> Components:
+    """One (mu, Sigma)."""
+    key_matrix, key_mean = jax.random.split(key)
+    root = draw_wishart(key_matrix, base.degrees, base.scale).covariance_root
+    noise = root @ jax.random.normal(key_mean, base.mean.shape)
+    return Components(base.mean + noise / jnp.sqrt(base.strength), root)
+
+
+def draw_all(key: jax.Array, base: Base, totals: jax.Array) -> Components:
+    """(mu_k, Sigma_k) given each component's points; ``totals`` is (K, features)."""
+    keys = jax.random.split(key, totals.shape[0])
+    return jax.vmap(lambda key, total: draw(key, given(base, total)))(keys, totals)
+
+
+def log_marginal(base: Base, total: jax.Array) -> jax.Array:
+    """log marginal density of points whose features sum to ``total``."""
+    after = given(base, total)
+    d = base.mean.shape[0]
+    return (
+        -0.5 * (after.degrees - base.degrees) * d * np.log(np.pi)
+        + 0.5 * d * (jnp.log(base.strength) - jnp.log(after.strength))
+        + 0.5 * base.degrees * _log_determinant(base.scale)
+        - 0.5 * after.degrees * _log_determinant(after.scale)
+        + multigammaln(0.5 * after.degrees, d)
+        - multigammaln(0.5 * base.degrees, d)
+    )
+
+
+def _log_determinant(matrix: jax.Array) -> jax.Array:
+    return 2 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(matrix))))
+
+
+@dataclass(frozen=True, eq=False)
+class NormalInverseWishart:
+    """Where the mixture's components come from: Sigma ~ IW(degrees, scale), mu ~ N(mean, Sigma/k).
+
+    Everything left out is taken from the data: ``mean`` is theirs, ``scale`` makes the expected
+    covariance of a component equal to the data's covariance. What was used is in the result's
+    attributes, and ``print(model)`` after a run shows it.
+
+    Parameters
+    ----------
+    mean : vector, optional
+        m: around it lie the components' means.
+    strength : float
+        k, in observations. With less, means are spread wider: at 0.01 components beyond the window
+        become common, and with them endless rejections.
+    degrees : float, optional
+        Degrees of freedom, above d - 1; by default d + 2, the least whole number with a mean.
+    scale : matrix, optional
+        Psi; the expected covariance is Psi / (degrees - d - 1).
+
+    Examples
+    --------
+    >>> from offcut.mixtures.base import NormalInverseWishart
+    >>> NormalInverseWishart(strength=0.5)
+    NormalInverseWishart(mean=data, strength=0.5, degrees=d + 2, scale=data)
+    """
+
+    mean: Any = None
+    strength: float = 1.0
+    degrees: float | None = None
+    scale: Any = None
+
+    def __post_init__(self) -> None:
+        if not (np.isscalar(self.strength) and 0 < float(self.strength) < np.inf):
+            raise ModelError(f"strength must be a positive number, got {self.strength!r}")
+
+    def for_data(self, x: np.ndarray) -> NormalInverseWishart:
+        """The same with everything filled in; ``x`` is (n, d)."""
+        d = x.shape[1]
+        mean = x.mean(0) if self.mean is None else _array(self.mean, "mean", (d,))
+        degrees = float(d + 2 if self.degrees is None else self.degrees)
+        if not degrees > d - 1:
+            raise ModelError(f"degrees must exceed d - 1 = {d - 1}, got {degrees:g}")
+        if self.scale is not None:
+            scale = _array(self.scale, "scale", (d, d))
+        else:
+            scale = max(degrees - d - 1, 1.0) * data_covariance(x)
+        if not np.allclose(scale, scale.T) or np.linalg.eigvalsh(scale).min() <= 0:
+            raise ModelError("scale must be a symmetric positive definite matrix")
+        return NormalInverseWishart(mean, float(self.strength), degrees, scale)
+
+    def on_scale(self, shift: np.ndarray, scale: np.ndarray) -> Base:
+        """As arrays for points (x - shift) / scale."""
+        return Base(
+            jnp.asarray((self.mean - shift) / scale),
+            jnp.asarray(float(self.strength)),
+            jnp.asarray(float(self.degrees)),  # type: ignore[arg-type]
+            jnp.asarray(self.scale / np.outer(scale, scale)),
+        )
+
+    def __repr__(self) -> str:
+        mean = "data" if self.mean is None else written(np.round(np.asarray(self.mean, float), 6))
+        scale = "data" if self.scale is None else written(np.round(np.asarray(self.scale), 6))
+        degrees = "d + 2" if self.degrees is None else f"{self.degrees:g}"
+        return (
+            f"NormalInverseWishart(mean={mean}, strength={self.strength:g}, degrees={degrees}, "
+            f"scale={scale})"
+        )
+
+
+def data_covariance(x: np.ndarray) -> np.ndarray:
+    """Covariance of (n, d), made positive definite where n is small or coordinates coincide."""
+    d = x.shape[1]
+    covariance = np.cov(x, rowvar=False).reshape(d, d) if len(x) > 1 else np.zeros((d, d))
+    variances = np.diagonal(covariance)
+    typical = variances.max() or max(float(np.abs(x).max()) ** 2, 1.0)
+    least = LEAST_SCALE**2 * typical
+    floor = np.diag(np.where(variances > least, 1e-6 * variances, typical * LEAST_SCALE))
+    return covariance + floor
+
+
+def _array(value: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.asarray(value, float)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ModelError(f"{name} must be finite and of shape {shape}, got shape {array.shape}")
+    return array

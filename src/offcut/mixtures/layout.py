@@ -1,0 +1,61 @@
+"""Static sizes of a mixture problem, and its arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from offcut.augmentation.layout import Layout
+from offcut.mixtures.base import Base
+from offcut.mixtures.features import size
+
+
+class MixtureLayout(NamedTuple):
+    """n events with d coordinates in G groups, K components.
+
+    ``buffer`` has the sizes of the buffer of rejections: chunk, the points handled at a time, and
+    block, the proposals drawn at a time.
+    """
+
+    n: int
+    d: int
+    groups: int
+    components: int
+    buffer: Layout
+
+    @classmethod
+    def of(cls, n: int, d: int, groups: int, components: int) -> MixtureLayout:
+        """Chunks whose features and log densities stay in the second level of cache."""
+        row = max(size(d), components)
+        roomy = int(np.clip(2 ** int(math.log2(2**16 / row)), 128, 1024))
+        chunk = int(np.clip(2 ** math.ceil(math.log2(max(n, 2))), 128, roomy))
+        return cls(n, d, groups, components, Layout(n, chunk, chunk, True, 2))
+
+    @property
+    def chunk(self) -> int:
+        """Points handled at a time."""
+        return self.buffer.chunk
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of events."""
+        return -(-self.n // self.chunk)
+
+
+class MixtureData(NamedTuple):
+    """Events on the sampler's scale, (x - shift) / scale, padded to whole chunks.
+
+    x : (d, rows). group : (rows,), 0 to G - 1. counts : (G,) events in each group.
+    probes : indices of events at which log densities are followed.
+    """
+
+    x: jax.Array
+    group: jax.Array
+    counts: jax.Array
+    shift: jax.Array
+    scale: jax.Array
+    base: Base
+    probes: jax.Array

@@ -1,0 +1,137 @@
+"""All units of a sweep, to be looked up by number: events first, then rejections.
+
+A unit has features (see ``allocation``) and one label. Where the Dirichlet process is on the weights
+in the window, the rejections of an event are part of it and ``own`` holds the sums; then there are
+no units but events.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from offcut.augmentation.layout import Rejected, capacity_of, exclusive_count, write_rows
+from offcut.mixtures.allocation import chunks_of, rejected_chunk, unit_features
+from offcut.mixtures.layout import MixtureData, MixtureLayout
+
+
+class Units(NamedTuple):
+    """Events and rejections with their labels.
+
+    labels : (rows,) of the events. rejected : with labels of its own. own : (rows, features + G),
+    or None where rejections are units themselves.
+    """
+
+    labels: jax.Array
+    rejected: Rejected
+    own: jax.Array | None
+
+
+class Members(NamedTuple):
+    """Numbers of the units that bear one of two labels; ``number`` of them."""
+
+    index: jax.Array
+    number: jax.Array
+
+
+def how_many(layout: MixtureLayout, units: Units) -> jax.Array:
+    """Units in all."""
+    return jnp.int32(layout.n) + (units.rejected.count if units.own is None else 0)
+
+
+def most_units(layout: MixtureLayout, units: Units) -> int:
+    """Units that there may be."""
+    room = capacity_of(layout.buffer, units.rejected) if units.own is None else 0
+    return layout.chunks * layout.chunk + room
+
+
+def position(
+    layout: MixtureLayout, data: MixtureData, units: Units, unit: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Coordinates (m, d), group and label of units by number."""
+    event = jnp.minimum(unit, layout.n - 1)
+    x, group, label = data.x[:, event].T, data.group[event], units.labels[event]
+    if units.own is not None:
+        return x, group, label
+    row = units.rejected.offset + jnp.maximum(unit - layout.n, 0)
+    points, labels = units.rejected.points
+    assert units.rejected.owner is not None
+    is_event = unit < layout.n
+    return (
+        jnp.where(is_event[:, None], x, points[row]),
+        jnp.where(is_event, group, units.rejected.owner[row]),
+        jnp.where(is_event, label, labels[row]),
+    )
+
+
+def phi_of(
+    layout: MixtureLayout, data: MixtureData, units: Units, unit: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Features (features + G, m) and labels of units by number."""
+    if units.own is not None:
+        event = jnp.minimum(unit, layout.n - 1)
+        return units.own[event].T, units.labels[event]
+    x, group, label = position(layout, data, units, unit)
+    return unit_features(layout, x.T, group), label
+
+
+def members(layout: MixtureLayout, units: Units, first: jax.Array, second: jax.Array) -> Members:
+    """The units with label ``first`` or ``second``."""
+    size = layout.chunk
+    index = jnp.zeros(most_units(layout, units) + size + 1, jnp.int32)
+    trash = index.shape[0] - 1
+
+    def add(found: Members, label: jax.Array, unit: jax.Array, real: jax.Array) -> Members:
+        flags = ((label == first) | (label == second)) & real
+        place = jnp.where(flags, found.number + exclusive_count(flags), trash)
+        return Members(
+            write_rows(found.index, place, unit), found.number + jnp.sum(flags, dtype=jnp.int32)
+        )
+
+    def events(chunk: jax.Array, found: Members) -> Members:
+        label = lax.dynamic_slice_in_dim(units.labels, chunk * size, size)
+        unit = chunk * size + jnp.arange(size, dtype=jnp.int32)
+        return add(found, label, unit, unit < layout.n)
+
+    def rejections(chunk: jax.Array, found: Members) -> Members:
+        part = rejected_chunk(layout, units.rejected, chunk)
+        unit = layout.n + chunk * size + jnp.arange(size, dtype=jnp.int32)
+        return add(found, part.label, unit, part.real)
+
+    found = lax.fori_loop(0, layout.chunks, events, Members(index, jnp.int32(0)))
+    if units.own is not None:
+        return found
+    return lax.fori_loop(0, chunks_of(layout, units.rejected), rejections, found)
+
+
+def relabelled(
+    layout: MixtureLayout,
+    units: Units,
+    found: Members,
+    second_side: jax.Array,
+    label: jax.Array,
+) -> Units:
+    """Give ``label`` to the members on the second side."""
+    size, rows = layout.chunk, units.labels.shape[0]
+
+    def one(chunk: jax.Array, carry: tuple) -> tuple:
+        labels, rejected_labels = carry
+        unit = lax.dynamic_slice_in_dim(found.index, chunk * size, size)
+        side = lax.dynamic_slice_in_dim(second_side, chunk * size, size)
+        side &= chunk * size + jnp.arange(size, dtype=jnp.int32) < found.number
+        labels = labels.at[jnp.where(side & (unit < layout.n), unit, rows)].set(label, mode="drop")
+        if units.own is None:
+            row = units.rejected.offset + unit - layout.n
+            row = jnp.where(side & (unit >= layout.n), row, rejected_labels.shape[0])
+            rejected_labels = rejected_labels.at[row].set(label, mode="drop")
+        return labels, rejected_labels
+
+    points, rejected_labels = units.rejected.points
+    labels, rejected_labels = lax.fori_loop(
+        0, -(-found.number // size), one, (units.labels, rejected_labels)
+    )
+    rejected = units.rejected._replace(points=(points, rejected_labels))
+    return units._replace(labels=labels, rejected=rejected)

@@ -1,0 +1,130 @@
+"""What passes the filter: a region, a probability, or both; the same for all or by group."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.errors import ModelError
+from offcut.mixtures.base import Components
+from offcut.mixtures.window_mass import (
+    BOX_POINTS,
+    OTHER_POINTS,
+    any_mass,
+    as_box,
+    box_mass,
+    log_masses,
+)
+from offcut.regions import ByGroup
+from offcut.regions.predicate import as_region
+
+
+class Window:
+    """A region and a log acceptance probability, each for one point as measured.
+
+    Parameters
+    ----------
+    region : Region, callable or None
+        Which points can be recorded at all.
+    log_accept : callable or None
+        ``log_accept(y)``, or ``log_accept(y, group)``: log probability of being recorded.
+    """
+
+    def __init__(self, region: Any, log_accept: Callable | None) -> None:
+        self.region = None if region is None else as_region(region)
+        self.log_accept = log_accept
+        takes_group = log_accept is not None and _arguments(log_accept) == 2
+        self.region_by_group = isinstance(self.region, ByGroup) or _predicate_takes_two(region)
+        self.accept_by_group = takes_group
+
+    @property
+    def by_group(self) -> bool:
+        """Whether groups have windows of their own."""
+        return self.region_by_group or self.accept_by_group
+
+    def probability(self, points: jax.Array, group: jax.Array) -> jax.Array:
+        """Acceptance probability of points (m, d), or (m,) for numbers; ``group`` is (m,)."""
+        inside = jnp.ones(points.shape[0])
+        if self.region is not None:
+            if self.region_by_group:
+                inside = jax.vmap(self.region)(points, group)
+            else:
+                inside = jax.vmap(self.region)(points)
+        if self.log_accept is None:
+            return inside * 1.0
+        values = (points, group) if self.accept_by_group else (points,)
+        return inside * jnp.exp(jax.vmap(self.log_accept)(*values))
+
+    def passes(self, key: jax.Array, points: jax.Array, group: jax.Array) -> jax.Array:
+        """Which proposals are accepted; a uniform for each only where a probability needs one."""
+        probability = self.probability(points, group)
+        if self.log_accept is None:
+            return probability > 0.5
+        return jax.random.uniform(key, probability.shape) < probability
+
+    def log_masses(
+        self,
+        key: jax.Array,
+        components: Components,
+        log_weights: jax.Array,
+        group: int,
+        shift: jax.Array,
+        scale: jax.Array,
+        scalar: bool,
+    ) -> jax.Array:
+        """log Z_k of components on the scale (x - shift) / scale, in the window of a group."""
+        region = self.region
+        if isinstance(region, ByGroup) and region.group is None:
+            region = region.windows.get(group)
+        limits = as_box(region, components.means.shape[1])
+        if self.region is None and self.log_accept is None:
+            return jnp.zeros(components.means.shape[0])
+        if limits is not None and self.log_accept is None:
+            lower, upper = ((jnp.asarray(limit) - shift) / scale for limit in limits)
+            return log_masses(
+                key,
+                components,
+                log_weights,
+                lambda key, part, points: box_mass(key, part, points, lower, upper),
+                BOX_POINTS,
+            )
+
+        def probability(points: jax.Array) -> jax.Array:
+            measured = points * scale[None, :] + shift[None, :]
+            measured = measured[:, 0] if scalar else measured
+            return self.probability(measured, jnp.full(points.shape[0], group))
+
+        return log_masses(
+            key,
+            components,
+            log_weights,
+            lambda key, part, points: any_mass(key, part, points, probability),
+            OTHER_POINTS,
+        )
+
+    def __repr__(self) -> str:
+        name = getattr(self.log_accept, "__name__", type(self.log_accept).__name__)
+        parts = [] if self.region is None else [repr(self.region)]
+        parts += [] if self.log_accept is None else [f"log_accept={name}"]
+        return ", ".join(parts)
+
+
+def _predicate_takes_two(region: Any) -> bool:
+    """Whether a plain function given as region asks for the group."""
+    return inspect.isfunction(region) and _arguments(region) == 2
+
+
+def _arguments(function: Callable) -> int:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{function!r} has no readable signature: {error}") from error
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return int(
+        np.sum([p.kind in positional and p.default is inspect.Parameter.empty for p in parameters])
+    )
