@@ -4,6 +4,7 @@
 2. How it grows from n = 100 to a million, and memory.
 3. Effective draws per second of the five kernels on one truncated problem.
 4. Time to 1,000 effective draws against NumPyro's TruncatedNormal; a box in ten dimensions.
+5. A sweep of the truncated mixture against plain NumPy, at 7,000 and a million events.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import platform
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -195,12 +197,19 @@ def kernels() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--grow", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--only", choices=["numba", "growth", "kernels", "truncation"])
+    parser.add_argument("--mixture", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=["numba", "growth", "kernels", "truncation", "mixtures"])
     options = parser.parse_args()
     cores = os.sched_getaffinity(0)
     if options.grow:
         os.sched_setaffinity(0, {min(cores)})
         grow_one(options.grow)
+        return
+    if options.mixture:
+        from benchmarks import mixtures
+
+        os.sched_setaffinity(0, {min(cores)})
+        mixtures.child(options.mixture[0], Path(options.mixture[1]))
         return
     print(f"Python {platform.python_version()}, {platform.machine()}, {len(cores)} cores\n")
     if options.only in (None, "numba"):
@@ -219,6 +228,10 @@ def main() -> None:
         truncation.against_numpyro()
         os.sched_setaffinity(0, cores)
         truncation.ten_dimensions()
+    if options.only in (None, "mixtures"):
+        from benchmarks import mixtures
+
+        mixtures.main()
 
 
 if __name__ == "__main__":

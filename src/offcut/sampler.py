@@ -48,6 +48,18 @@ class Info(NamedTuple):
     evidence: Any
 
 
+class Variable(NamedTuple):
+    """A variable of the result: names of its own dimensions, and how far it can be judged.
+
+    exchangeable : its entries change places during a run (components of a mixture), so that R-hat
+    and ESS of one entry say nothing. diagnosed : a statistic that must agree between chains.
+    """
+
+    dimensions: tuple[str, ...]
+    exchangeable: bool = False
+    diagnosed: bool = False
+
+
 class Sampler:
     """What a model hands to the driver: subclass it and write ``start``, ``step`` and ``record``.
 
@@ -82,6 +94,10 @@ class Sampler:
     def record(self, state: Any) -> dict[str, jax.Array]:
         """The posterior variables at a state; pure and compiled with the step."""
         raise NotImplementedError
+
+    def variables(self) -> dict[str, Variable]:
+        """What is special about posterior variables and statistics, by name."""
+        return {}
 
     def capacity(self, state: Any) -> int | None:
         """Rows of the buffer of rejections, or None where the state has none."""

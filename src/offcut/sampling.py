@@ -52,6 +52,7 @@ def sample(
     budget: int | str | None = "auto",
     checkpoint: str | PathLike | None = None,
     progress: bool = True,
+    thin: int = 1,
 ) -> xr.DataTree:
     """Draw from the posterior of a model (Algorithm 2).
 
@@ -81,6 +82,8 @@ def sample(
         ends with the very draws of an uninterrupted run.
     progress : bool
         Show a progress bar and, at the end, a summary; silent where there is no terminal.
+    thin : int
+        Sweeps for each kept draw, for chains that move slowly and draws that are large.
 
     Returns
     -------
@@ -111,6 +114,7 @@ def sample(
         _whole("seed", seed, -(2**63), 2**63 - 1),
         checked_budget(budget),
         bool(progress),
+        thin=_whole("thin", thin, 1),
     )
     return run(model, data, covariates, kernel, settings, checkpoint)
 
@@ -152,7 +156,8 @@ def run(
         "draws_rejections": int(sampler.draws_rejections),
         "direct_available": int(_direct_available(model, arrays)),
     }
-    tree = make_tree(drawn, observed, certificate, settings, facts)
+    facts |= model.facts(observed) if hasattr(model, "facts") else {}
+    tree = make_tree(drawn, observed, certificate, settings, facts, sampler.variables())
     note_beyond(tree, model, arrays, drawn)
     warn_of_trouble(tree)
     if settings.progress and sys.stderr.isatty():
@@ -162,7 +167,7 @@ def run(
 
 def _warn_before(model: Any, sampler: Any, arrays: Any, settings: Settings) -> None:
     """Say beforehand where the prior makes a long run of little use; once for each model."""
-    sweeps = settings.chains * (settings.draws + settings.warmup)
+    sweeps = settings.chains * (settings.draws * settings.thin + settings.warmup)
     if not sampler.draws_rejections or sweeps < LONG_RUN:
         return
     name = ("warning before", sampler.layout.n)
@@ -183,7 +188,8 @@ def prepare(
     """The sampler, its arrays, and the observed data by name.
 
     A model that replaces the step whole has a method ``prepare(data, covariates, kernel)`` that
-    returns these three, and a dict ``programs`` for compiled code.
+    returns these three, a dict ``programs`` for compiled code, and, where it has more to say in
+    the result's attrs, a method ``facts(observed)``.
     """
     if hasattr(model, "prepare"):
         return model.prepare(data, covariates, kernel)
@@ -214,6 +220,7 @@ def _identity(
         "model": model_digest(model, arrays),
         "kernel": sampler.kernel_name,
         "draws": settings.draws,
+        "thin": settings.thin,
         "warmup": settings.warmup,
         "chains": settings.chains,
         "seed": settings.seed,

@@ -30,6 +30,7 @@ class Phase(NamedTuple):
     steps: int
     budget: int | None
     schedule: np.ndarray | None  # rows of (slow, window_end, last) in warm-up
+    thin: int = 1  # of so many steps the last is kept
 
     @property
     def name(self) -> str:
@@ -61,7 +62,7 @@ class Chain:
         self.number, self.sampler, self.key, self.state = number, sampler, key, state
         self.data, self.store, self.progress = data, store, progress
         self._block, self._block_size = block, block_size
-        self.phase_number, self.done = 0, 0
+        self.phase_number, self.done, self._thin = 0, 0, 1
         self.rows: dict[str, np.ndarray] = {}
         self._saved, self._last_save, self._began = 0, 0.0, time.monotonic()
         self._save_cost = 0.0
@@ -85,6 +86,7 @@ class Chain:
             self.phase_number, self.done, self.rows = phase.number, 0, {}
         self._saved, self._last_save = self.done, time.monotonic()
         if self.phase_number == phase.number:
+            self._thin = phase.thin
             self.progress.phase(self.number, phase.name, self.done, phase.steps)
 
     def run(self, phase: Phase, stop: threading.Event, turn: float) -> bool:
@@ -124,7 +126,8 @@ class Chain:
         """Write what is new since the last time, if there is a checkpoint."""
         if self.store is None or self.done == self._saved:
             return
-        rows = {name: values[self._saved : self.done] for name, values in self.rows.items()}
+        new = slice(self._saved // self._thin, self.kept)
+        rows = {name: values[new] for name, values in self.rows.items()}
         state = [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]
         started = time.monotonic()
         self.store.save(self.number, self.phase_number, self._saved, self.done, rows, state)
@@ -166,14 +169,17 @@ class Chain:
     def _append(self, stats: dict, draws: dict, done: int, steps: int) -> None:
         named = {f"stat:{k}": v for k, v in stats.items()}
         named |= {f"draw:{k}": np.asarray(v)[:done] for k, v in draws.items()}
-        for name, values in named.items():
+        steps //= self._thin
+        keep = slice(-(self.done + 1) % self._thin, None, self._thin)
+        for name, every in named.items():
+            values = every[keep]
             held = self.rows.get(name)
             if held is None or len(held) < steps:
                 whole = np.empty((steps, *values.shape[1:]), values.dtype)
                 if held is not None:
                     whole[: len(held)] = held
                 self.rows[name] = whole
-            self.rows[name][self.done : self.done + done] = values
+            self.rows[name][self.kept : self.kept + len(values)] = values
         self.done += done
 
     def _grow(self, phase: Phase) -> None:
@@ -193,4 +199,9 @@ class Chain:
 
     def column(self, name: str) -> np.ndarray:
         """The rows of one variable so far."""
-        return self.rows[name][: self.done]
+        return self.rows[name][: self.kept]
+
+    @property
+    def kept(self) -> int:
+        """Rows kept so far."""
+        return self.done // self._thin

@@ -42,6 +42,7 @@ class Settings(NamedTuple):
     threads: int | None = None  # by default as many as there are cores
     block: int | None = None  # longest block; by default from the size of a draw
     capacity: int | None = None  # first buffer capacity; by default from the start
+    thin: int = 1  # of so many sweeps the last is kept
 
 
 class Drawn(NamedTuple):
@@ -83,7 +84,8 @@ def run_chains(
                 budget = store.budget(1 + restarts)
             previous: Drawn | None = None
             while True:
-                phase = Phase(1 + restarts, settings.draws, budget, None)
+                steps = settings.draws * settings.thin
+                phase = Phase(1 + restarts, steps, budget, None, settings.thin)
                 interrupted = workers.run(chains, phase)
                 if (
                     interrupted
@@ -225,7 +227,7 @@ def _noted(store: Store | None, phase: int, budget: int) -> int:
 
 def chains_done(chains: list[Chain]) -> int:
     """Draws that every chain has."""
-    return min(chain.done for chain in chains)
+    return min(chain.kept for chain in chains)
 
 
 def _collect(chains: list[Chain], budget: int | None, restarts: int, interrupted: bool) -> Drawn:

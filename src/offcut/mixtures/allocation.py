@@ -38,9 +38,8 @@ def event_chunk(layout: MixtureLayout, data: MixtureData, chunk: jax.Array) -> j
 
 
 class RejectedChunk(NamedTuple):
-    """Rejections ``at`` to ``at + chunk`` of the buffer; those that are not ``real`` are behind Y."""
+    """Part of the buffer of rejections; what is not ``real`` lies behind Y."""
 
-    at: jax.Array
     x: jax.Array  # (d, chunk)
     label: jax.Array
     owner: jax.Array
@@ -52,11 +51,12 @@ def rejected_chunk(layout: MixtureLayout, rejected: Rejected, chunk: jax.Array) 
     size = layout.chunk
     at = rejected.offset + chunk * size
     points, label = rejected.points
+    assert rejected.owner is not None
     x, label, owner = (
         lax.dynamic_slice_in_dim(array, at, size) for array in (points, label, rejected.owner)
     )
     real = chunk * size + jnp.arange(size, dtype=jnp.int32) < rejected.count
-    return RejectedChunk(at, x.T, label, owner, real)
+    return RejectedChunk(x.T, label, owner, real)
 
 
 def chunks_of(layout: MixtureLayout, rejected: Rejected) -> jax.Array:

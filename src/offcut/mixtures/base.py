@@ -124,7 +124,8 @@ class NormalInverseWishart:
     scale: Any = None
 
     def __post_init__(self) -> None:
-        if not (np.isscalar(self.strength) and 0 < float(self.strength) < np.inf):
+        number = isinstance(self.strength, int | float | np.number)
+        if not number or not 0 < float(self.strength) < np.inf:
             raise ModelError(f"strength must be a positive number, got {self.strength!r}")
 
     def for_data(self, x: np.ndarray) -> NormalInverseWishart:

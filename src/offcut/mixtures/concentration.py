@@ -50,13 +50,14 @@ class Concentration:
         self, key: jax.Array, value: jax.Array, log_likelihood: Callable[[jax.Array], jax.Array]
     ) -> jax.Array:
         """Slice-sample log alpha given what it explains."""
-        if self.prior is None:
+        prior = self.prior
+        if prior is None:
             return value
 
         def log_density(log_value: jax.Array) -> jax.Array:
             inside = jnp.abs(log_value) < LARGEST
             alpha = jnp.exp(jnp.clip(log_value[0], -LARGEST, LARGEST))
-            log_p = self.prior.log_prob(alpha) + jnp.log(alpha) + log_likelihood(alpha)
+            log_p = prior.log_prob(alpha) + jnp.log(alpha) + log_likelihood(alpha)
             return jnp.where(inside & ~jnp.isnan(log_p), log_p[None], -jnp.inf)
 
         start = jnp.log(value)[None]

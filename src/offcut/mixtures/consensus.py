@@ -84,21 +84,22 @@ def consensus(
     Returns
     -------
     Consensus
-        With ``labels`` in order of decreasing cluster size, and each event's ``certainty``: the
-        posterior probability that it belongs to its cluster. A draw's component stands for the
-        consensus cluster that most of its events are in, and for every cluster that has no more
-        events in any other component of this draw. A draw counts for an event by 1 if the
-        event's component stands for the event's cluster, and by 0 if not; where it stands for
-        several clusters, which this draw has merged, by this one's share of their events in it.
-        A draw that splits a cluster counts by 1: certainty says which population an event is in,
-        not whether it could be divided. ``expected_loss`` says that.
+        With ``labels`` in order of decreasing cluster size, such that moving one event, merging
+        two clusters or splitting one as some draws do does not lower the expected loss. Above
+        20,000 events this holds for a random subset of that size (``searched``), and each other
+        event joins the cluster in which it raises the expected loss least.
 
-        Above 20,000 events the search uses a random subset of that size (``searched``), and each
-        other event joins the cluster in which it raises the expected loss least.
+        ``certainty`` is the posterior probability that an event belongs to its cluster. In each
+        draw, a component stands for the cluster that most of its events are in, and for any
+        cluster that has its largest part there. The draw counts 1 for an event whose component
+        stands for the event's cluster and 0 otherwise; where the component stands for several
+        clusters, which this draw has merged, it counts that cluster's share of their events in
+        the component. A draw that only splits a cluster counts 1: certainty says in which
+        population an event is, not whether that could be divided.
 
     Examples
     --------
-    The last two draws disagree about one event.
+    Labels differ from draw to draw; only the last has the third event with the last two.
 
     >>> import numpy as np
     >>> from offcut.mixtures.consensus import consensus
@@ -166,21 +167,24 @@ def match_components(partitions: Any, labels: Any, components: int | None = None
            [ 1, -1,  0,  0]])
     """
     partitions = as_partitions(partitions)
-    labels = as_partitions(np.asarray(labels)[None], "labels")[0]
-    if labels.shape != partitions.shape[1:]:
+    if np.shape(labels) != partitions.shape[1:]:
         raise DataError(
-            f"labels has {len(labels)} events and partitions has {partitions.shape[1]}; both must "
-            "be about the same events"
+            f"labels has shape {np.shape(labels)}; expected one label for each of the "
+            f"{partitions.shape[1]} events in partitions"
         )
+    labels = as_partitions(np.asarray(labels)[None], "labels")[0]
     largest = int(partitions.max())
-    if largest > LARGEST_LABEL:
+    if max(largest, labels.max()) > LARGEST_LABEL:
         raise DataError(
-            f"partitions has a label {largest}; components are expected to be numbered from 0 "
-            f"and to be fewer than {LARGEST_LABEL}"
+            f"labels go up to {max(largest, labels.max())}; components and clusters are expected "
+            f"to be numbered from 0, and to be no more than {LARGEST_LABEL}"
         )
     components = largest + 1 if components is None else components
     if components <= largest:
-        raise DataError(f"partitions has a label {largest}, but only {components} components")
+        raise DataError(
+            f"components is {components}, but partitions has a label {largest}; expected at least "
+            f"{largest + 1}"
+        )
     draws = read(partitions)
     cluster = draws.tables(labels).argmax(axis=1)
     matched = np.full((len(partitions), components), -1)

@@ -232,10 +232,10 @@ class Tables:
         fresh = left = np.flatnonzero(self.sizes)
         before = len(left)
         while len(left) > 1:
-            for k in fresh:
+            for k in map(int, fresh):
                 others = left[left != k]
                 change[k, others] = change[others, k] = self._merging(k, others)
-            k, other = np.unravel_index(np.argmin(change), change.shape)
+            k, other = divmod(int(np.argmin(change)), len(change))
             if change[k, other] >= -TOLERANCE and len(left) <= self.most:
                 break
             self.labels[self.labels == other] = k

@@ -7,19 +7,28 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 
 from offcut.errors import DataError, ModelError
 from offcut.mixtures.base import NormalInverseWishart
 from offcut.mixtures.concentration import Concentration
+from offcut.mixtures.density import density, marginal
 from offcut.mixtures.hierarchy import Hierarchy
 from offcut.mixtures.layout import MixtureData, MixtureLayout
+from offcut.mixtures.populations import (
+    Difference,
+    Labels,
+    Population,
+    compare,
+    find_labels,
+    tabulate,
+)
+from offcut.mixtures.prediction import predict
+from offcut.mixtures.reading import as_events, as_groups, probes
 from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.sticks import Sticks
 from offcut.mixtures.window import Window
-from offcut.observations import as_arrays, count_rows
 
-#: Events at which the log density is followed, for R-hat.
-PROBES = 12
 PRIORS = ("latent", "window")
 
 
@@ -140,6 +149,130 @@ class TruncatedMixture:
             observed["group"] = group
         return self._samplers[key], arrays, observed
 
+    def density(
+        self,
+        posterior: xr.DataTree,
+        points: Any,
+        draws: bool = False,
+        truncated: bool = True,
+        *,
+        group: int | None = None,
+        most: int | None = 1000,
+    ) -> np.ndarray:
+        """Posterior-mean density at points, or the density of each draw.
+
+        Parameters
+        ----------
+        posterior : xarray.DataTree
+            What ``offcut.sample`` returned.
+        points : array (point, channel)
+            On the scale of the data.
+        draws : bool
+            One density for each draw, (chain, draw, point), in place of their mean (point,).
+        truncated : bool
+            Of what passes the filter (0 outside the window), or of what was there before it.
+        group : int, optional
+            With groups, which one.
+        most : int or None
+            Use at most so many draws, evenly spaced; None for all.
+        """
+        return density(
+            posterior,
+            self.window,
+            points,
+            draws=draws,
+            truncated=truncated,
+            group=group,
+            most=most,
+        )
+
+    def marginal(
+        self,
+        posterior: xr.DataTree,
+        points: Any,
+        channels: tuple[int, ...],
+        draws: bool = False,
+        truncated: bool = True,
+        *,
+        group: int | None = None,
+        most: int | None = 100,
+    ) -> np.ndarray:
+        """Density of some channels, the others integrated out; ``points`` is (point, channels).
+
+        Within the window the others are integrated by a lattice of 16 points in each draw, shifted
+        at random, and the 24 heaviest components are used.
+        """
+        return marginal(
+            posterior,
+            self.window,
+            points,
+            tuple(channels),
+            draws=draws,
+            truncated=truncated,
+            group=group,
+            most=most,
+        )
+
+    def labels(
+        self,
+        posterior: xr.DataTree,
+        X: Any = None,
+        *,
+        groups: Any = None,
+        loss: str = "vi",
+        most: int = 200,
+        seed: int = 0,
+    ) -> Labels:
+        """One partition for all draws, with each event's certainty.
+
+        It minimises the posterior expectation of the variation of information (``loss="vi"``) or
+        of Binder's loss (``"binder"``) over partitions drawn in at most ``most`` draws.
+
+        Parameters
+        ----------
+        posterior : xarray.DataTree
+            What ``offcut.sample`` returned.
+        X : array (event, channel), optional
+            Events to label; by default those that were fitted.
+        groups : array (event,), optional
+            Group numbers of X where groups differ.
+        """
+        observed = posterior["observed_data"].dataset
+        if X is None:
+            X, groups = (
+                observed["x"].values,
+                observed["group"].values if "group" in observed else None,
+            )
+        x, _ = as_events(X)
+        group, _ = as_groups(groups, len(x))
+        by_group = self.hierarchical or self.window.by_group
+        return find_labels(posterior, x, group if by_group else 0 * group, loss, most, seed)
+
+    def populations(self, labels: Labels) -> list[Population]:
+        """A table of the populations: share in the window, mean, covariance, share lost."""
+        return tabulate(labels)
+
+    def compare(self, labels: Labels, first: int = 0, second: int = 1) -> list[Difference]:
+        """Which populations differ between two groups, with uncertainty; the most certain first."""
+        return compare(labels, first, second)
+
+    def predict(
+        self,
+        posterior: xr.DataTree,
+        size: int,
+        *,
+        truncated: bool = True,
+        group: int | None = None,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Posterior predictive events, (size, channel): each from a draw chosen at random."""
+        return predict(posterior, self.window, size, truncated=truncated, group=group, seed=seed)
+
+    def facts(self, observed: dict[str, np.ndarray]) -> dict[str, Any]:
+        """What else the result should say: the base that was used, and the model."""
+        x, _ = as_events(observed["x"])
+        return {"base": repr(self.base.for_data(x)), "mixture": repr(self)}
+
     def _weights(self, layout: MixtureLayout) -> Sticks | Hierarchy:
         if self.hierarchical:
             return Hierarchy(self.alpha, self.group_alpha, self.components, layout.groups)
@@ -190,37 +323,3 @@ class TruncatedMixture:
         if self.hierarchical:
             parts += ["hierarchical=True", f"group_alpha={self.group_alpha!r}"]
         return f"TruncatedMixture({', '.join(parts)})"
-
-
-def as_events(data: Any) -> tuple[np.ndarray, bool]:
-    """(n, d) floats, and whether the data are single numbers."""
-    values = as_arrays(getattr(data, "values", data) if hasattr(data, "columns") else data, "data")
-    if isinstance(values, dict | tuple):
-        raise DataError("a mixture takes one array (events, channels), got a dict or tuple")
-    count_rows(values, "data")
-    if values.ndim > 2:
-        raise DataError(f"data must be (events, channels), got shape {values.shape}")
-    scalar = values.ndim == 1
-    return np.asarray(values, float).reshape(len(values), -1), scalar
-
-
-def as_groups(covariates: Any, n: int) -> tuple[np.ndarray, list[str]]:
-    """Group number of each event, and the groups' names; whole numbers from 0 are kept."""
-    if covariates is None:
-        return np.zeros(n, np.int32), ["all"]
-    group = np.asarray(covariates)
-    if group.shape != (n,):
-        raise DataError(
-            f"covariates must name the group of each of the {n} events, got shape {group.shape}"
-        )
-    if group.dtype.kind in "iu" and group.min() >= 0:
-        return group.astype(np.int32), [str(g) for g in range(int(group.max()) + 1)]
-    if group.dtype.kind == "f":
-        raise DataError("covariates must be group numbers or names, got real numbers")
-    names, codes = np.unique(group.astype(str), return_inverse=True)
-    return codes.astype(np.int32), list(names)
-
-
-def probes(n: int) -> np.ndarray:
-    """Events at which the log density is followed: a fixed random choice."""
-    return np.sort(np.random.default_rng(n).choice(n, min(n, PROBES), replace=False))

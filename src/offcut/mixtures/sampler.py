@@ -51,7 +51,7 @@ from offcut.mixtures.split_merge import split_merge
 from offcut.mixtures.sticks import Sticks
 from offcut.mixtures.units import Units
 from offcut.mixtures.window import Window
-from offcut.sampler import BROKEN, FULL, OK, Info, Sampler, Stage
+from offcut.sampler import BROKEN, FULL, OK, Info, Sampler, Stage, Variable
 
 #: A component with less of its mass in the window is a ghost.
 GHOST_MASS = 0.01
@@ -293,7 +293,7 @@ class MixtureSampler(Sampler):
         layout = self.layout
         w = label_coefficients(state.components, self.density_terms(state), layout.groups)
         phi = unit_features(layout, data.x[:, data.probes], data.group[data.probes])
-        return jax.nn.logsumexp(w @ phi, axis=0)
+        return jax.nn.logsumexp(w @ phi, axis=0) - jnp.sum(jnp.log(data.scale))
 
     def record(self, state: MixtureState) -> dict[str, jax.Array]:
         """Weights before the filter and in the window, means and covariances, as measured."""
@@ -307,7 +307,22 @@ class MixtureSampler(Sampler):
             "means": state.components.means * scale[None, :] + shift[None, :],
             "covariances": jnp.einsum("kij,klj->kil", roots, roots),
             "window_share": _one_if_alone(passing),
+            "window_mass": _one_if_alone(jnp.exp(state.log_mass)),
             **self.weights.record(state.weights),
+        }
+
+    def variables(self) -> dict[str, Variable]:
+        """Components change places; densities and shares do not."""
+        return {
+            "weights": Variable(("group", "component"), exchangeable=True),
+            "window_weights": Variable(("group", "component"), exchangeable=True),
+            "shared_weights": Variable(("component",), exchangeable=True),
+            "means": Variable(("component", "channel"), exchangeable=True),
+            "covariances": Variable(("component", "channel", "channel_other"), exchangeable=True),
+            "window_share": Variable(("group",)),
+            "window_mass": Variable(("group", "component"), exchangeable=True),
+            "log_density": Variable(("probe",), diagnosed=True),
+            "occupied": Variable((), diagnosed=True),
         }
 
     def capacity(self, state: MixtureState) -> int:

@@ -192,7 +192,7 @@ def divide(
 
     def one(chunk: jax.Array, division: Division) -> Division:
         phi, label, real = _member_chunk(layout, units, found, chunk, data)
-        unit = lax.dynamic_slice_in_dim(found.index, chunk * layout.chunk, layout.chunk)
+        unit = lax.dynamic_slice_in_dim(found.unit, chunk * layout.chunk, layout.chunk)
         odds = w @ phi
         uniform = jax.random.uniform(jax.random.fold_in(key, chunk), odds.shape)
         second = jnp.where(is_split, uniform < jax.nn.sigmoid(odds), label == there)
@@ -206,7 +206,7 @@ def divide(
         return Division(division.first + first, side, division.log_q + log_q)
 
     nothing = jnp.zeros(w.shape)
-    start = Division(nothing, jnp.zeros(found.index.shape, bool), jnp.zeros(()))
+    start = Division(nothing, jnp.zeros(found.unit.shape, bool), jnp.zeros(()))
     return lax.fori_loop(0, _chunks(layout, found), one, start)
 
 
@@ -214,7 +214,7 @@ def _member_chunk(
     layout: MixtureLayout, units: Units, found: Members, chunk: jax.Array, data: MixtureData
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Features and labels of a chunk of members, and which of them are real."""
-    unit = lax.dynamic_slice_in_dim(found.index, chunk * layout.chunk, layout.chunk)
+    unit = lax.dynamic_slice_in_dim(found.unit, chunk * layout.chunk, layout.chunk)
     phi, label = phi_of(layout, data, units, unit)
     place = chunk * layout.chunk + jnp.arange(layout.chunk, dtype=jnp.int32)
     return phi, label, place < found.number

@@ -1,8 +1,8 @@
 """All units of a sweep, to be looked up by number: events first, then rejections.
 
-A unit has features (see ``allocation``) and one label. Where the Dirichlet process is on the weights
-in the window, the rejections of an event are part of it and ``own`` holds the sums; then there are
-no units but events.
+A unit has features (see ``allocation``) and one label. Where the Dirichlet process is on the
+weights in the window, the rejections of an event are part of it and ``own`` holds the sums; then
+there are no units but events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Units(NamedTuple):
 class Members(NamedTuple):
     """Numbers of the units that bear one of two labels; ``number`` of them."""
 
-    index: jax.Array
+    unit: jax.Array
     number: jax.Array
 
 
@@ -88,7 +88,7 @@ def members(layout: MixtureLayout, units: Units, first: jax.Array, second: jax.A
         flags = ((label == first) | (label == second)) & real
         place = jnp.where(flags, found.number + exclusive_count(flags), trash)
         return Members(
-            write_rows(found.index, place, unit), found.number + jnp.sum(flags, dtype=jnp.int32)
+            write_rows(found.unit, place, unit), found.number + jnp.sum(flags, dtype=jnp.int32)
         )
 
     def events(chunk: jax.Array, found: Members) -> Members:
@@ -119,7 +119,7 @@ def relabelled(
 
     def one(chunk: jax.Array, carry: tuple) -> tuple:
         labels, rejected_labels = carry
-        unit = lax.dynamic_slice_in_dim(found.index, chunk * size, size)
+        unit = lax.dynamic_slice_in_dim(found.unit, chunk * size, size)
         side = lax.dynamic_slice_in_dim(second_side, chunk * size, size)
         side &= chunk * size + jnp.arange(size, dtype=jnp.int32) < found.number
         labels = labels.at[jnp.where(side & (unit < layout.n), unit, rows)].set(label, mode="drop")

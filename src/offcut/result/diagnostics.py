@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,7 @@ def r_hat(series: np.ndarray) -> float:
 def parameter_table(posterior: xr.DataTree) -> Table:
     """A row for each parameter; arrays have one for each entry."""
     table: Table = {}
-    dataset = posterior["posterior"].to_dataset()
-    for name, variable in dataset.data_vars.items():
+    for name, variable in _judged(posterior):
         values = variable.values.astype(float)
         missing = np.asarray(variable.attrs.get("missing_information", np.nan), float)
         missing = np.broadcast_to(missing.reshape(-1), (max(values[0, 0].size, 1),))
@@ -57,6 +57,16 @@ def parameter_table(posterior: xr.DataTree) -> Table:
             if len(table) >= MOST_PARAMETERS:
                 return table
     return table
+
+
+def _judged(posterior: xr.DataTree) -> Iterator[tuple[str, xr.DataArray]]:
+    """Variables whose entries keep their meaning, and statistics that chains must agree on."""
+    for name, variable in posterior["posterior"].to_dataset().data_vars.items():
+        if not variable.attrs.get("exchangeable"):
+            yield str(name), variable
+    for name, variable in posterior["sample_stats"].to_dataset().data_vars.items():
+        if variable.attrs.get("diagnosed"):
+            yield str(name), variable
 
 
 def rejection_numbers(posterior: xr.DataTree) -> dict[str, float]:

@@ -11,6 +11,7 @@ import xarray as xr
 from offcut.budget import Certificate
 from offcut.driver.run import Drawn, Settings
 from offcut.result.missing import HELPERS, Missing, missing_information
+from offcut.sampler import Variable
 
 PACKAGES = ("offcut", "jax", "jaxlib", "numpyro", "blackjax", "numpy", "arviz-stats", "xarray")
 
@@ -26,6 +27,7 @@ def make_tree(
     certificate: Certificate,
     settings: Settings,
     facts: dict[str, Any],
+    variables: dict[str, Variable] | None = None,
 ) -> xr.DataTree:
     """Groups ``posterior``, ``sample_stats``, ``observed_data``; attrs hold everything else."""
     n = next(iter(observed.values())).shape[0]
@@ -37,6 +39,7 @@ def make_tree(
     attrs: dict[str, Any] = {
         **facts,
         "draws": settings.draws,
+        "thin": settings.thin,
         "warmup": settings.warmup,
         "chains": settings.chains,
         "seed": settings.seed,
@@ -51,8 +54,8 @@ def make_tree(
         **{f"version_{k.replace('-', '_')}": v for k, v in versions().items()},
     }
     groups = {
-        "posterior": _dataset(drawn.draws, ("chain", "draw")),
-        "sample_stats": _dataset(stats, ("chain", "draw")),
+        "posterior": _dataset(drawn.draws, ("chain", "draw"), variables),
+        "sample_stats": _dataset(stats, ("chain", "draw"), variables),
         "observed_data": _dataset(observed, ("observation",)),
     }
     for name, fractions in missing.parameters.items():
@@ -62,12 +65,22 @@ def make_tree(
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), **groups})
 
 
-def _dataset(arrays: dict[str, np.ndarray], leading: tuple[str, ...]) -> xr.Dataset:
-    variables: dict[str, Any] = {}
+def _dataset(
+    arrays: dict[str, np.ndarray],
+    leading: tuple[str, ...],
+    variables: dict[str, Variable] | None = None,
+) -> xr.Dataset:
+    """Arrays with named dimensions, and marks for what can be judged and how."""
+    named: dict[str, Any] = {}
     coords: dict[str, np.ndarray] = {}
     for name, values in arrays.items():
-        own = [f"{name}_dim_{i}" for i in range(values.ndim - len(leading))]
-        variables[name] = ((*leading, *own), values)
+        extra = values.ndim - len(leading)
+        own, attrs = tuple(f"{name}_dim_{i}" for i in range(extra)), {}
+        if variables and name in variables:
+            known = variables[name]
+            own = known.dimensions[len(known.dimensions) - extra :]
+            attrs = {"exchangeable": int(known.exchangeable), "diagnosed": int(known.diagnosed)}
+        named[name] = ((*leading, *own), values, attrs)
         sizes = zip((*leading, *own), values.shape, strict=True)
         coords |= {dim: np.arange(size) for dim, size in sizes}
-    return xr.Dataset(variables, coords=coords)
+    return xr.Dataset(named, coords=coords)

@@ -1,0 +1,101 @@
+"""Posterior draws of a mixture as arrays: what densities, labels and tables are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+
+from offcut.errors import DataError, SettingsError
+from offcut.mixtures.base import Components
+
+#: Numbers in one temporary array.
+ROOM = 2**22
+
+
+class Draws(NamedTuple):
+    """Draws side by side, (draw, ...); weights by group, (draw, group, component)."""
+
+    weights: np.ndarray
+    window_weights: np.ndarray
+    window_mass: np.ndarray
+    window_share: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+    shape: tuple[int, int]  # chains and draws that were used
+
+    @property
+    def groups(self) -> int:
+        """Groups with weights or windows of their own."""
+        return self.window_weights.shape[1]
+
+
+def draws_of(posterior: xr.DataTree, most: int | None) -> Draws:
+    """At most ``most`` draws, evenly spaced within every chain; all of them for None."""
+    dataset = posterior["posterior"].dataset
+    missing = [name for name in ("window_weights", "means", "covariances") if name not in dataset]
+    if missing:
+        raise DataError(
+            f"the posterior has no {', '.join(missing)}: it is not one of a TruncatedMixture"
+        )
+    chains, length = dataset.sizes["chain"], dataset.sizes["draw"]
+    keep = length if most is None else max(1, min(length, most // chains))
+    chosen = np.unique(np.linspace(0, length - 1, keep).round().astype(int))
+
+    def flat(name: str) -> np.ndarray:
+        values = dataset[name].values[:, chosen]
+        return values.reshape(-1, *values.shape[2:])
+
+    def by_group(name: str, own: int) -> np.ndarray:
+        values = flat(name)
+        return values if values.ndim == own + 2 else values[:, None]
+
+    parts = [by_group(name, 1) for name in ("weights", "window_weights", "window_mass")]
+    groups = max(part.shape[1] for part in parts)
+    weights, within, mass = (
+        np.broadcast_to(part, (part.shape[0], groups, part.shape[2])) for part in parts
+    )
+    share = by_group("window_share", 0)
+    share = np.broadcast_to(share, (share.shape[0], groups))
+    means, covariances = flat("means"), flat("covariances")
+    return Draws(weights, within, mass, share, means, covariances, (chains, len(chosen)))
+
+
+def group_number(draws: Draws, group: int | None) -> int:
+    """The group to look at; it may be left out where there is one."""
+    if group is None:
+        if draws.groups > 1:
+            raise SettingsError(
+                f"the posterior has {draws.groups} groups: say which with group=0, 1, ..."
+            )
+        return 0
+    if not 0 <= int(group) < draws.groups:
+        raise SettingsError(f"group must be from 0 to {draws.groups - 1}, got {group!r}")
+    return int(group)
+
+
+def components_of(means: jax.Array, covariances: jax.Array) -> Components:
+    """Components from means and covariances, (K, d) and (K, d, d)."""
+    return Components(means, jnp.linalg.cholesky(covariances))
+
+
+def chunks(rows: int, width: int) -> Iterator[slice]:
+    """Slices of ``rows`` such that each has about ROOM numbers, ``width`` for a row."""
+    step = max(1, ROOM // max(width, 1))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def as_points(points: Any, d: int) -> np.ndarray:
+    """(m, d) floats from whatever was given; for d = 1 numbers will do."""
+    array = np.asarray(getattr(points, "values", points), float)
+    if d == 1 and array.ndim <= 1:
+        array = array.reshape(-1, 1)
+    if array.ndim == 1 and array.shape[0] == d:
+        array = array[None, :]
+    if array.ndim != 2 or array.shape[1] != d:
+        raise DataError(f"points must have {d} columns, got shape {array.shape}")
+    return array

@@ -1,0 +1,227 @@
+"""From draws to populations: one partition that stands for all draws, and what is in its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+
+from offcut import keys
+from offcut.errors import SettingsError
+from offcut.mixtures.allocation import choose
+from offcut.mixtures.consensus import Consensus, consensus, match_components
+from offcut.mixtures.draws import Draws, as_points, chunks, components_of, draws_of
+from offcut.mixtures.features import coefficients, features
+from offcut.precision import in_float64
+
+#: Ends of the intervals.
+INTERVAL = (0.05, 0.95)
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What ``model.labels`` returns.
+
+    Attributes
+    ----------
+    labels : array (event,)
+        Population of each event, 0 being the largest.
+    certainty : array (event,)
+        Posterior probability that the event belongs there.
+    expected_loss : float
+        Of this partition; ``consensus`` has more.
+    matches : array (draw, component)
+        Population that each component of each used draw belongs to, -1 for none.
+    """
+
+    labels: np.ndarray
+    certainty: np.ndarray
+    expected_loss: float
+    matches: np.ndarray
+    consensus: Consensus
+    draws: Draws
+    group: np.ndarray
+
+    @property
+    def populations(self) -> int:
+        """How many there are."""
+        return int(self.labels.max()) + 1
+
+    def __repr__(self) -> str:
+        sizes = np.bincount(self.labels)
+        shown = ", ".join(f"{size:,}" for size in sizes[:8]) + (", ..." if len(sizes) > 8 else "")
+        return (
+            f"Labels({self.populations} populations of {shown} events; mean certainty "
+            f"{self.certainty.mean():.2f})"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """A row of ``model.populations``; arrays by group where there are groups.
+
+    ``proportion`` is the share among what passes, ``lost`` the share of the population that the
+    filter takes away; intervals are central 90%.
+    """
+
+    name: str
+    events: int
+    proportion: Any
+    proportion_interval: Any
+    mean: np.ndarray
+    covariance: np.ndarray
+    lost: Any
+    lost_interval: Any
+    certainty: float
+
+
+@in_float64
+def find_labels(
+    posterior: xr.DataTree, x: Any, group: np.ndarray, loss: str, most: int, seed: int
+) -> Labels:
+    """Consensus over labels drawn for every event in at most ``most`` draws."""
+    drawn = draws_of(posterior, most)
+    points = as_points(x, drawn.means.shape[-1])
+    partitions = draw_labels(drawn, points, group, seed)
+    found = consensus(partitions, loss=loss, seed=seed)
+    components = drawn.means.shape[1]
+    matches = match_components(partitions, found.labels, components)
+    return Labels(
+        found.labels, found.certainty, float(found.expected_loss), matches, found, drawn, group
+    )
+
+
+def draw_labels(drawn: Draws, x: np.ndarray, group: np.ndarray, seed: int) -> np.ndarray:
+    """A label for each event in each draw, (draw, event): p(z = k) ∝ (w_k / Z_k) N_k(x)."""
+    key = keys.from_seed(seed)
+    centre = x.mean(0)
+    terms = log_terms(drawn)
+
+    def one(key: jax.Array, log_c: jax.Array, means: jax.Array, covariances: jax.Array, phi: Any,
+            own: jax.Array) -> jax.Array:  # fmt: skip
+        components = components_of(means, covariances)
+        w = jax.vmap(coefficients)(components.means, components.roots)
+        return choose(w @ phi + log_c[own].T, jax.random.uniform(key, own.shape))
+
+    run = jax.jit(one)
+    partitions = np.empty((len(terms), len(x)), np.int32)
+    for number, part in enumerate(chunks(len(x), drawn.means.shape[1])):
+        phi, own = features(jnp.asarray((x[part] - centre).T)), jnp.asarray(group[part])
+        for s in range(len(terms)):
+            own_key = jax.random.fold_in(jax.random.fold_in(key, s), number)
+            partitions[s, part] = run(
+                own_key, terms[s], drawn.means[s] - centre, drawn.covariances[s], phi, own
+            )
+    return partitions
+
+
+def log_terms(drawn: Draws) -> np.ndarray:
+    """log(w_k / Z_k), (draw, group, component)."""
+    with np.errstate(divide="ignore"):
+        ratio = drawn.window_weights / np.maximum(drawn.window_mass, 1e-300)
+        return np.maximum(np.log(ratio), -1e30)
+
+
+def shares(labels: Labels) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """By draw, group and population: share in the window, share before the filter, share lost."""
+    drawn, count = labels.draws, labels.populations
+    belongs = labels.matches[:, None, :] == np.arange(count)[None, :, None]  # draw, pop, comp
+    within = np.einsum("sgk,spk->sgp", drawn.window_weights, belongs)
+    latent = np.einsum("sgk,spk->sgp", drawn.weights, belongs)
+    passing = np.einsum("sgk,spk->sgp", drawn.weights * drawn.window_mass, belongs)
+    with np.errstate(invalid="ignore"):
+        lost = 1.0 - passing / latent
+    return within, latent, lost
+
+
+def tabulate(labels: Labels) -> list[Population]:
+    """A row for each population, the largest first."""
+    within, _, lost = shares(labels)
+    drawn = labels.draws
+    rows = []
+    for p in range(labels.populations):
+        member = labels.labels == p
+        weight = np.where(labels.matches == p, drawn.weights.mean(1), 0.0)
+        present = weight.sum(1) > 0
+        share = weight[present] / weight[present].sum(1, keepdims=True)
+        mean = np.einsum("sk,ski->si", share, drawn.means[present])
+        away = drawn.means[present] - mean[:, None]
+        covariance = np.einsum("sk,skij->sij", share, drawn.covariances[present]) + np.einsum(
+            "sk,ski,skj->sij", share, away, away
+        )
+        low, high = np.quantile(within[:, :, p], INTERVAL, axis=0)
+        lost_low, lost_high = np.nanquantile(lost[present][:, :, p], INTERVAL, axis=0)
+        rows.append(
+            Population(
+                f"population {p + 1}",
+                int(member.sum()),
+                _alone(within[:, :, p].mean(0)),
+                (_alone(low), _alone(high)),
+                mean.mean(0),
+                covariance.mean(0),
+                _alone(np.nanmean(lost[present][:, :, p], axis=0)),
+                (_alone(lost_low), _alone(lost_high)),
+                float(labels.certainty[member].mean()),
+            )
+        )
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """How a population differs between two groups.
+
+    ``ratio`` is the posterior median of the second group's share in the window over the first's,
+    with a central 90% interval; ``probability`` that it is larger in the second.
+    """
+
+    name: str
+    first: float
+    second: float
+    ratio: float
+    ratio_interval: tuple[float, float]
+    probability: float
+
+    def __repr__(self) -> str:
+        low, high = self.ratio_interval
+        return (
+            f"{self.name}: {self.first:.1%} against {self.second:.1%}, ratio {self.ratio:.2f} "
+            f"({low:.2f} to {high:.2f}), larger in the second with probability "
+            f"{self.probability:.3f}"
+        )
+
+
+def compare(labels: Labels, first: int, second: int) -> list[Difference]:
+    """Which populations differ between two groups, most certain first."""
+    within, _, _ = shares(labels)
+    groups = within.shape[1]
+    if not (0 <= first < groups and 0 <= second < groups and first != second):
+        raise SettingsError(
+            f"compare needs two different groups from 0 to {groups - 1}, got {first} and {second}"
+        )
+    rows = []
+    for p in range(labels.populations):
+        a, b = within[:, first, p], within[:, second, p]
+        ratio = np.maximum(b, 1e-12) / np.maximum(a, 1e-12)
+        low, high = np.quantile(ratio, INTERVAL)
+        larger = float(np.mean(b > a) + 0.5 * np.mean(b == a))
+        rows.append(
+            Difference(
+                f"population {p + 1}",
+                float(a.mean()),
+                float(b.mean()),
+                float(np.median(ratio)),
+                (float(low), float(high)),
+                larger,
+            )
+        )
+    return sorted(rows, key=lambda row: -abs(row.probability - 0.5))
+
+
+def _alone(values: np.ndarray) -> Any:
+    """A number where there is one group."""
+    return float(values[0]) if values.size == 1 else values
