@@ -1,9 +1,10 @@
 """The yardstick: a sweep of the truncated Dirichlet process mixture in plain NumPy.
 
 Blocked Gibbs (Ishwaran & James 2001) with the rejections of Algorithm 1, the process on the latent
-weights, no splits and merges. Written as one would write it: no loop over events, labels by cumulative
-sums, statistics by ``bincount``, arrays reused in place where that costs nothing. Log densities come
-in two ways: a component at a time, and, faster, as one product with quadratic features.
+weights, no splits and merges. Written as one would write it: no loop over events, labels by
+cumulative sums, statistics by ``bincount``, arrays reused in place where that costs nothing. Log
+densities come in two ways: a component at a time, and, faster, as one product with quadratic
+features.
 """
 
 from __future__ import annotations
@@ -50,10 +51,8 @@ def sweep(
     """
     K, d = state.means.shape
     y, y_label = draw_rejected(rng, len(phi), lower, upper, state)
-    if by_component:
-        terms = log_terms(phi[:, -d - 1 : -1], state)
-    else:
-        terms = phi @ coefficients(state).T
+    x = phi[:, -d - 1 : -1]
+    terms = log_terms(x, state) if by_component else phi @ coefficients(state).T
     label = draw_labels(rng, terms)
     totals = totals_by_label(label, phi, K) + totals_by_label(y_label, features(y), K)
     counts, sums, outer = moments(totals, len(lower))

@@ -130,20 +130,19 @@ def add_rejected(layout: MixtureLayout, totals: jax.Array, rejected: Rejected) -
     return lax.fori_loop(0, chunks_of(layout, rejected), one, totals)
 
 
-def with_own_rejections(layout: MixtureLayout, data: MixtureData, rejected: Rejected) -> jax.Array:
-    """Features of each event, those of its own rejections added: (rows, features + G)."""
-    size, last = layout.chunk, layout.chunks * layout.chunk
+def all_events(layout: MixtureLayout, data: MixtureData) -> jax.Array:
+    """Features of all events, (rows, features + G)."""
+    size = layout.chunk
 
     def events(chunk: jax.Array, phi: jax.Array) -> jax.Array:
         part = event_chunk(layout, data, chunk).T
         return lax.dynamic_update_slice_in_dim(phi, part, chunk * size, 0)
 
-    def rejections(chunk: jax.Array, phi: jax.Array) -> jax.Array:
-        part = rejected_chunk(layout, rejected, chunk)
-        own = features(part.x).T
-        row = jnp.where(part.real, part.owner, last)
-        return phi.at[row, : own.shape[1]].add(own, mode="drop")
-
     width = features(data.x[:, :1]).shape[0] + layout.groups
-    phi = lax.fori_loop(0, layout.chunks, events, jnp.zeros((last, width)))
-    return lax.fori_loop(0, chunks_of(layout, rejected), rejections, phi)
+    start = jnp.zeros((layout.chunks * size, width))
+    return lax.fori_loop(0, layout.chunks, events, start)
+
+
+def rows_of(layout: MixtureLayout, own: jax.Array, chunk: jax.Array) -> jax.Array:
+    """One chunk of ``all_events``, as columns."""
+    return lax.dynamic_slice_in_dim(own, chunk * layout.chunk, layout.chunk).T

@@ -97,6 +97,16 @@ class Hierarchy:
         alpha = self.alpha.update(keys[4], state.alpha, log_sticks(log_rest, self.components))
         return self._groups(keys[5], log_shared, alpha, group_alpha, counts[:, order]), order
 
+    def log_measure(self, state: HierarchyState, log_rates: jax.Array) -> jax.Array:
+        r"""log density of omega_g and log u_g in terms of lambda_g = u_g omega_g, (G, K).
+
+        With a_k = alpha beta_k it is prod_g prod_k lambda_gk^(a_k - 1) / u_g^(sum a_k).
+        """
+        shapes = _shapes(state.log_shared, state.group_alpha)
+        log_u = jax.nn.logsumexp(log_rates, axis=1)
+        rates = jnp.sum((shapes[None, :] - 1.0) * log_rates)
+        return rates - jnp.sum(shapes) * jnp.sum(log_u)
+
     def record(self, state: HierarchyState) -> dict[str, jax.Array]:
         """Posterior variables beside the weights."""
         named = {"shared_weights": jnp.exp(state.log_shared)}

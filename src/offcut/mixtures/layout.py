@@ -32,7 +32,7 @@ class MixtureLayout(NamedTuple):
         row = max(size(d), components)
         roomy = int(np.clip(2 ** int(math.log2(2**16 / row)), 128, 1024))
         chunk = int(np.clip(2 ** math.ceil(math.log2(max(n, 2))), 128, roomy))
-        return cls(n, d, groups, components, Layout(n, chunk, chunk, True, 2))
+        return cls(n, d, groups, components, Layout(n, chunk, chunk, True, 3))
 
     @property
     def chunk(self) -> int:

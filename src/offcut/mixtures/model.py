@@ -14,6 +14,8 @@ from offcut.mixtures.base import NormalInverseWishart
 from offcut.mixtures.concentration import Concentration
 from offcut.mixtures.density import density, marginal
 from offcut.mixtures.hierarchy import Hierarchy
+from offcut.mixtures.in_window import WindowSampler
+from offcut.mixtures.latent import LatentSampler
 from offcut.mixtures.layout import MixtureData, MixtureLayout
 from offcut.mixtures.populations import (
     Difference,
@@ -61,6 +63,9 @@ class TruncatedMixture:
         How close the groups' weights are to the common ones (large: close); with ``hierarchical``.
     split_merge : int
         Split and merge proposals in a sweep; 0 for none.
+    reshape : bool
+        Exchange moves of components with their rejections, in every sweep: about as much work as
+        drawing the rejections, and the remedy where much of a component is cut off.
 
     Examples
     --------
@@ -86,6 +91,7 @@ class TruncatedMixture:
         hierarchical: bool = False,
         group_alpha: Any = 1.0,
         split_merge: int = 2,
+        reshape: bool = True,
     ) -> None:
         whole = isinstance(components, int | np.integer) and not isinstance(components, bool)
         if not whole or not 1 <= int(components) <= 1000:
@@ -105,7 +111,7 @@ class TruncatedMixture:
         self.group_alpha = Concentration(group_alpha, "group_alpha")
         self.base = NormalInverseWishart() if base is None else base
         self.hierarchical = bool(hierarchical)
-        self.split_merge = int(split_merge)
+        self.split_merge, self.reshape = int(split_merge), bool(reshape)
         self.programs: dict[Any, Any] = {}
         self._samplers: dict[Any, MixtureSampler] = {}
 
@@ -126,8 +132,9 @@ class TruncatedMixture:
         layout = MixtureLayout.of(n, d, len(names), self.components)
         key = (layout, scalar)
         if key not in self._samplers:
-            self._samplers[key] = MixtureSampler(
-                layout, self.window, self._weights(layout), self.prior, self.split_merge, scalar
+            kind = WindowSampler if self.prior == "window" else LatentSampler
+            self._samplers[key] = kind(
+                layout, self.window, self._weights(layout), self.split_merge, self.reshape, scalar
             )
         shift, scale = x.mean(0), np.sqrt(np.diagonal(base.scale) / max(base.degrees - d - 1, 1.0))
         rows = layout.chunks * layout.chunk

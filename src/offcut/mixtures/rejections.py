@@ -15,22 +15,15 @@ depends on the past only, so each cell's stream is what it would be alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.augmentation.layout import (
-    Rejected,
-    capacity_of,
-    exclusive_count,
-    materialised,
-    section_rows,
-    write_rows,
-)
+from offcut.augmentation.layout import exclusive_count, materialised
 from offcut.mixtures.base import Components
-from offcut.mixtures.layout import MixtureData, MixtureLayout
+from offcut.mixtures.layout import MixtureData
 
 #: (key, points (m, d) as measured, group of each) -> accepted
 Filter = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -44,11 +37,27 @@ class Proposed(NamedTuple):
     accepted: jax.Array
 
 
-class MixtureRun(NamedTuple):
-    """Rejections, and acceptances that were still missing when the run was cut short."""
+class CellRun(NamedTuple):
+    """What was collected, rejections in all, and acceptances still missing at the end."""
 
-    rejected: Rejected
+    collected: Any
+    count: jax.Array  # type: ignore[assignment] # not the method of tuple
     missing: jax.Array
+
+
+class Block(NamedTuple):
+    """A block of proposals, and what became of each.
+
+    place : number of rejections before it in the run. rank : number of acceptances before it in
+    its cell.
+    """
+
+    proposed: Proposed
+    cell: jax.Array
+    rejected: jax.Array
+    accepted: jax.Array
+    place: jax.Array
+    rank: jax.Array
 
 
 def propose(
@@ -68,119 +77,56 @@ def propose(
     return Proposed(points, label, accepted)
 
 
-def run_latent(
-    layout: MixtureLayout,
-    key: jax.Array,
-    passes: Filter,
-    log_weights: jax.Array,
-    components: Components,
-    data: MixtureData,
-    buffer: Rejected,
-    limit: jax.Array,
-) -> MixtureRun:
-    """Each group proposes from its mixture until it has accepted as many as it has events.
-
-    ``owner`` of a rejection is its group. ``log_weights`` is (G, K), or (1, K) where groups share.
-    """
-    cumulative = jnp.cumsum(jnp.exp(log_weights), axis=1)
-    cumulative = jnp.broadcast_to(cumulative, (layout.groups, layout.components))
-
-    def from_cells(key: jax.Array, cell: jax.Array) -> Proposed:
-        key_label, key_point = jax.random.split(key)
-        uniform = jax.random.uniform(key_label, cell.shape) * cumulative[cell, -1]
-        if layout.groups == 1:
-            label = jnp.searchsorted(cumulative[0], uniform, side="right", method="compare_all")
-        else:
-            label = jnp.sum(cumulative[cell] <= uniform[:, None], axis=1)
-        label = jnp.minimum(label, layout.components - 1).astype(jnp.int32)
-        return propose(key_point, passes, components, label, cell, data)
-
-    def owner(cell: jax.Array, rank: jax.Array) -> jax.Array:
-        return cell
-
-    return run_cells(layout, key, from_cells, owner, data.counts, buffer, limit)
-
-
-def run_window(
-    layout: MixtureLayout,
-    key: jax.Array,
-    passes: Filter,
-    components: Components,
-    labels: jax.Array,
-    data: MixtureData,
-    buffer: Rejected,
-    limit: jax.Array,
-) -> MixtureRun:
-    """Each component proposes until it has accepted as many as it has events, group by group.
-
-    ``owner`` of a rejection is the event that it belongs to; ``labels`` is (rows,).
-    """
-    K, cells = layout.components, layout.groups * layout.components
-    real = jnp.arange(labels.shape[0]) < layout.n
-    own_cell = jnp.where(real, data.group * K + labels, cells)
-    order = jnp.argsort(own_cell, stable=True).astype(jnp.int32)
-    counts = jnp.zeros(cells + 1, jnp.int32).at[own_cell].add(1)[:-1]
-    starts = jnp.cumsum(counts) - counts
-
-    def from_cells(key: jax.Array, cell: jax.Array) -> Proposed:
-        label = (cell % K).astype(jnp.int32)
-        return propose(key, passes, components, label, cell // K, data)
-
-    def owner(cell: jax.Array, rank: jax.Array) -> jax.Array:
-        return order[jnp.minimum(starts[cell] + rank, layout.n - 1)]
-
-    return run_cells(layout, key, from_cells, owner, counts, buffer, limit)
-
-
 def run_cells(
-    layout: MixtureLayout,
+    size: int,
     key: jax.Array,
     from_cells: Callable[[jax.Array, jax.Array], Proposed],
-    owner: Callable[[jax.Array, jax.Array], jax.Array],
     wanted: jax.Array,
-    buffer: Rejected,
     limit: jax.Array,
-) -> MixtureRun:
+    collect: Callable[[Any, Block], Any],
+    start: Any,
+) -> CellRun:
     """Propose until every cell has what it wants, or more than ``limit`` are rejected.
 
-    ``owner(cell, rank)`` says whom a rejection belongs to that came before the cell's acceptance
-    number ``rank``.
+    ``from_cells(key, cell)`` proposes ``size`` points, ``collect(collected, block)`` keeps what is
+    wanted of them.
     """
-    size = layout.buffer.block
-    bound = jnp.minimum(limit, capacity_of(layout.buffer, buffer)).astype(jnp.int32)
-    trash = buffer.offset + section_rows(layout.buffer, buffer) - 1
 
     def unfinished(carry: tuple) -> jax.Array:
-        _, need, rejected, _, _ = carry
-        return (jnp.sum(need) > 0) & (rejected <= bound)
+        _, need, rejected, _ = carry
+        return (jnp.sum(need) > 0) & (rejected <= limit)
 
     def draw_block(carry: tuple) -> tuple:
-        block, need, rejected, points, owners = carry
+        block, need, rejected, collected = carry
         first, cell = _share(need, size)
         proposed = materialised(block, lambda: from_cells(jax.random.fold_in(key, block), cell))
         accepted_before = exclusive_count(proposed.accepted)
-        within = accepted_before - accepted_before[jnp.minimum(first[:-1], size - 1)][cell]
+        within = accepted_before
+        if need.shape[0] > 1:
+            within = accepted_before - accepted_before[jnp.minimum(first[:-1], size - 1)][cell]
         in_time = within < need[cell]
         is_rejected = ~proposed.accepted & in_time
-        place = jnp.where(
-            is_rejected, buffer.offset + rejected + exclusive_count(is_rejected), trash
+        is_accepted = proposed.accepted & in_time
+        collected = collect(
+            collected,
+            Block(
+                proposed,
+                cell,
+                is_rejected,
+                is_accepted,
+                rejected + exclusive_count(is_rejected),
+                wanted[cell] - need[cell] + within,
+            ),
         )
-        rank = wanted[cell] - need[cell] + within
-        points = write_rows(points, place, (proposed.points, proposed.label))
-        owners = write_rows(owners, place, owner(cell, rank).astype(jnp.int32))
-        new = jnp.zeros_like(need).at[cell].add(proposed.accepted & in_time)
-        return (
-            block + 1,
-            need - new,
-            rejected + jnp.sum(is_rejected, dtype=jnp.int32),
-            points,
-            owners,
-        )
+        new = jnp.zeros_like(need).at[cell].add(is_accepted)
+        if need.shape[0] == 1:
+            new = jnp.sum(is_accepted, dtype=need.dtype)[None]
+        rejected = rejected + jnp.sum(is_rejected, dtype=jnp.int32)
+        return block + 1, need - new, rejected, collected
 
-    assert buffer.owner is not None
-    start = (jnp.int32(0), wanted, jnp.int32(0), buffer.points, buffer.owner)
-    _, need, rejected, points, owners = lax.while_loop(unfinished, draw_block, start)
-    return MixtureRun(Rejected(points, owners, buffer.offset, rejected), jnp.sum(need))
+    carry = (jnp.int32(0), wanted, jnp.int32(0), start)
+    _, need, rejected, collected = lax.while_loop(unfinished, draw_block, carry)
+    return CellRun(collected, rejected, jnp.sum(need))
 
 
 def _share(need: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:

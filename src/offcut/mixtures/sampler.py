@@ -1,57 +1,26 @@
-r"""The sweep of a truncated Dirichlet process mixture: blocked Gibbs with rejections.
-
-With the Dirichlet process on the latent weights (the paper's model):
-
-1. rejections with their labels, given weights and components (Algorithm 1);
-2. labels of the events, given the same;
-3. splits and merges of all units, weights and components summed out;
-4. weights given labels, components given their points, rejections among them.
-
-With the process on the weights in the window (after Sudyanti & Rao 2018) the density is
-sum_k omega_k N_k(x) / Z_k: rejections come component by component, as many runs as it has events,
-and belong to these events; an event changes its label together with its rejections,
-p(z_i = k) ∝ omega_k N_k(x_i) prod_{y in Y_i} N_k(y), which needs no Z.
-
-The budget restricts the joint to |Y| <= B. Given Y the restriction says nothing about anything
-else, so steps 2 to 4 are unchanged.
-"""
+"""What the two sweeps of a truncated mixture share: see ``latent`` and ``in_window``."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from offcut.augmentation.layout import (
-    Rejected,
-    capacity_of,
-    empty_rejected,
-    resized_rejected,
-    spare_section,
-)
 from offcut.budget import MOST_ATTEMPTS
 from offcut.errors import StartError
-from offcut.mixtures.allocation import (
-    add_rejected,
-    allocate,
-    event_chunk,
-    label_coefficients,
-    unit_features,
-    with_own_rejections,
-)
+from offcut.mixtures.allocation import label_coefficients, unit_features
 from offcut.mixtures.base import Components, draw_all
 from offcut.mixtures.features import size
 from offcut.mixtures.hierarchy import Hierarchy
 from offcut.mixtures.layout import MixtureData, MixtureLayout
-from offcut.mixtures.rejections import MixtureRun, run_latent, run_window
 from offcut.mixtures.split_merge import split_merge
 from offcut.mixtures.sticks import Sticks
 from offcut.mixtures.units import Units
 from offcut.mixtures.window import Window
-from offcut.sampler import BROKEN, FULL, OK, Info, Sampler, Stage, Variable
+from offcut.sampler import Sampler, Stage, Variable
 
 #: A component with less of its mass in the window is a ghost.
 GHOST_MASS = 0.01
@@ -59,182 +28,123 @@ GHOST_MASS = 0.01
 FIRST_EVENTS = 5000
 
 
-class MixtureState(NamedTuple):
-    """Weights, components, labels of events (kept where rejections depend on them), the held Y
-    (its count is -1 before there is one), log Z_k by window, and the frame: data were shifted and
-    scaled by these.
+class GivenLabels(NamedTuple):
+    """What a sweep draws once labels and rejections are there.
+
+    units : after splits and merges, labels as before the last reordering. new_name : of each label.
     """
 
+    units: Units
     weights: Any
     components: Components
-    labels: jax.Array | None
-    rejected: Rejected
     log_mass: jax.Array
-    frame: tuple[jax.Array, jax.Array]
+    new_name: jax.Array
 
 
 class MixtureSampler(Sampler):
-    """Drives one mixture at one data shape."""
+    """Drives one mixture at one data shape; a subclass has the states and the step.
+
+    States have ``weights``, ``components``, ``log_mass`` (log Z_k by window) and ``frame`` (data
+    were shifted and scaled by these).
+    """
 
     draws_rejections = True
     redraws = True
     adapts = True  # only to know when warm-up is over: masses are not needed before
+    prior: ClassVar[str]
 
     def __init__(
         self,
         layout: MixtureLayout,
         window: Window,
         weights: Sticks | Hierarchy,
-        prior: str,
         moves: int,
+        reshapes: bool,
         scalar: bool,
     ) -> None:
         self.layout, self.window, self.weights = layout, window, weights
-        self.in_window, self.moves, self.scalar = prior == "window", moves, scalar
+        self.moves, self.reshapes, self.scalar = moves, reshapes, scalar
         self.windows = layout.groups if window.by_group else 1
-        self.kernel_name = f"BlockedGibbs(prior={prior!r}, split_merge={moves})"
+        self.kernel_name = (
+            f"BlockedGibbs(prior={self.prior!r}, split_merge={moves}, reshape={reshapes})"
+        )
         self._begin = jax.jit(self._first_draw)
 
-    def start(self, key: jax.Array, data: MixtureData, budget: int) -> MixtureState:
+    def start(self, key: jax.Array, data: MixtureData, budget: int) -> Any:
         """Events divided among a random number of centres; no rejections yet."""
-        layout = self.layout
-        totals = first_totals(key, layout, data)
-        weights, components, labels = self._begin(jax.random.fold_in(key, 1), totals, data)
-        like = (
-            jax.ShapeDtypeStruct((layout.d,), data.x.dtype),
-            jax.ShapeDtypeStruct((), jnp.int32),
-        )
-        rejected = empty_rejected(layout.buffer, like, layout.buffer.capacity(layout.n))
-        return MixtureState(
-            weights,
-            components,
-            labels if self.in_window else None,
-            rejected._replace(count=jnp.int32(-1)),
-            jnp.zeros((self.windows, layout.components)),
+        return self._begin(jax.random.fold_in(key, 1), first_totals(key, self.layout, data), data)
+
+    def _first_draw(self, key: jax.Array, totals: jax.Array, data: MixtureData) -> Any:
+        """Weights and components given first totals, and the rest of a state."""
+        width = size(self.layout.d)
+        key_weights, key_components, key_rest = jax.random.split(key, 3)
+        common = {
+            "weights": self.weights.first(key_weights, totals[:, width:].T),
+            "components": draw_all(key_components, data.base, totals[:, :width]),
+            "log_mass": jnp.zeros((self.windows, self.layout.components)),
             # Copies: the state is given away in every call, the data are not.
-            (jnp.array(data.shift, copy=True), jnp.array(data.scale, copy=True)),
-        )
+            "frame": (jnp.array(data.shift, copy=True), jnp.array(data.scale, copy=True)),
+        }
+        return self.first_state(key_rest, totals, data, common)
 
-    def _first_draw(self, key: jax.Array, totals: jax.Array, data: MixtureData) -> tuple:
-        """Weights, components and labels given first totals."""
-        layout, width = self.layout, size(self.layout.d)
-        key_weights, key_components, key_labels = jax.random.split(key, 3)
-        weights = self.weights.first(key_weights, totals[:, width:].T)
-        components = draw_all(key_components, data.base, totals[:, :width])
-        labels = None
-        if self.in_window:
-            w = label_coefficients(components, weights.log_weights, layout.groups)
-            labels, _ = allocate(layout, key_labels, w, lambda c: event_chunk(layout, data, c))
-        return weights, components, labels
+    def first_state(
+        self, key: jax.Array, totals: jax.Array, data: MixtureData, common: dict[str, Any]
+    ) -> Any:
+        """A state with ``common`` in it and no rejections yet."""
+        raise NotImplementedError
 
-    def step(
-        self, key: jax.Array, state: MixtureState, stage: Stage, data: MixtureData
-    ) -> tuple[MixtureState, Info]:
-        """One sweep."""
-        key_y, key_rest = jax.random.split(key)
-        attempts, over, run = self._attempt(key_y, state, stage.budget, data)
-        capacity = capacity_of(self.layout.buffer, state.rejected)
-        full = ~over & (run.rejected.count > capacity)
-        first = state.rejected.count < 0  # nothing is held yet
-        status = jnp.where(full, FULL, jnp.where(over & first, BROKEN, OK))
-        held = run.rejected._replace(
-            offset=jnp.where(over | full, state.rejected.offset, run.rejected.offset),
-            count=jnp.where(over | full, state.rejected.count, run.rejected.count),
-        )
-        state = state._replace(rejected=held)
-        state, stats = lax.cond(
-            status == OK,
-            lambda: self._given_rejections(key_rest, state, stage, data),
-            lambda: (state, self._no_stats(data)),
-        )
-        stats |= {"rejected": held.count, "attempts": attempts, "gave_up": over}
-        return state, Info(stats, status, run.missing)
+    def density_terms(self, state: Any) -> jax.Array:
+        """log c with density in the window sum_k c_gk N_k(x): (G, K), or (1, K) for all groups."""
+        raise NotImplementedError
 
-    def _attempt(
-        self, key: jax.Array, state: MixtureState, budget: jax.Array, data: MixtureData
-    ) -> tuple[jax.Array, jax.Array, MixtureRun]:
-        """Draw Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
-        layout = self.layout
-        scratch = spare_section(layout.buffer, state.rejected, state.rejected)
+    def latent_weights(self, state: Any) -> jax.Array:
+        """Shares of the components before the filter, (G, K) or (1, K)."""
+        raise NotImplementedError
 
-        def once(attempt: jax.Array, buffer: Rejected) -> MixtureRun:
-            own_key = jax.random.fold_in(key, attempt)
-            if self.in_window:
-                labels = state.labels
-                assert labels is not None
-                return run_window(
-                    layout, own_key, self._passes, state.components, labels, data, buffer, budget
-                )
-            log_weights = state.weights.log_weights
-            return run_latent(
-                layout, own_key, self._passes, log_weights, state.components, data, buffer, budget
-            )
-
-        def again(carry: tuple) -> tuple:
-            count, run, _ = carry
-            run = once(count, run.rejected)
-            return count + 1, run, run.rejected.count > budget
-
-        start = (jnp.int32(0), MixtureRun(scratch, jnp.sum(data.counts)), jnp.array(True))
-        count, run, over = lax.while_loop(
-            lambda carry: carry[2] & (carry[0] < MOST_ATTEMPTS), again, start
-        )
-        return count, over, run
-
-    def _passes(self, key: jax.Array, points: jax.Array, group: jax.Array) -> jax.Array:
+    def passes(self, key: jax.Array, points: jax.Array, group: jax.Array) -> jax.Array:
+        """Which proposals, as measured, are accepted."""
         return self.window.passes(key, points[:, 0] if self.scalar else points, group)
 
-    def _given_rejections(
-        self, key: jax.Array, state: MixtureState, stage: Stage, data: MixtureData
-    ) -> tuple[MixtureState, dict[str, jax.Array]]:
-        """Labels, splits and merges, weights, components."""
-        layout, K = self.layout, self.layout.components
-        keys = jax.random.split(key, 5)
-        w = label_coefficients(state.components, state.weights.log_weights, layout.groups)
-        own = None
-        if self.in_window:
-            own = with_own_rejections(layout, data, state.rejected)
-            labels, totals = allocate(layout, keys[0], w, lambda c: _rows(layout, own, c))
-        else:
-            labels, totals = allocate(layout, keys[0], w, lambda c: event_chunk(layout, data, c))
-            totals = add_rejected(layout, totals, state.rejected)
+    def given_labels(
+        self,
+        key: jax.Array,
+        state: Any,
+        units: Units,
+        totals: jax.Array,
+        stage: Stage,
+        data: MixtureData,
+    ) -> tuple[GivenLabels, dict[str, jax.Array]]:
+        """Splits and merges, weights, components and their masses."""
+        layout, K, width = self.layout, self.layout.components, size(self.layout.d)
+        keys = jax.random.split(key, 4)
         moved = split_merge(
             layout,
-            keys[1],
+            keys[0],
             self.moves,
-            Units(labels, state.rejected, own),
+            units,
             totals,
             lambda counts: self.weights.log_labels(state.weights, counts),
             data,
         )
-        width = size(layout.d)
         totals = moved.totals[:K]
-        weights, order = self.weights.update(keys[2], state.weights, totals[:, width:].T)
-        components = draw_all(keys[3], data.base, totals[order, :width])
-        # Where Y is kept because a sweep gives up, its labels must mean what they meant.
-        new_name = jnp.zeros(K + 1, jnp.int32).at[order].set(jnp.arange(K, dtype=jnp.int32))
-        new_name = new_name.at[K].set(K)
-        labels = new_name[moved.units.labels]
-        points, rejected_labels = moved.units.rejected.points
-        rejected = moved.units.rejected._replace(points=(points, new_name[rejected_labels]))
+        weights, order = self.weights.update(keys[1], state.weights, totals[:, width:].T)
+        components = draw_all(keys[2], data.base, totals[order, :width])
+        new_name = jnp.full(K + 1, K, jnp.int32).at[order].set(jnp.arange(K, dtype=jnp.int32))
         log_mass = lax.cond(
             stage.adapting,
             lambda: jnp.zeros((self.windows, K)),
-            lambda: self.log_masses(keys[4], components, weights.log_weights, data),
+            lambda: self.log_masses(keys[3], components, weights.log_weights, data),
         )
-        kept_labels = labels if self.in_window else None
-        state = MixtureState(weights, components, kept_labels, rejected, log_mass, state.frame)
-        counts = jnp.zeros(K + 1, jnp.int32).at[labels].add(1)[:K]
+        counts = jnp.zeros(K + 1, jnp.int32).at[moved.units.labels].add(1)[:K]
         stats = {
             "occupied": jnp.sum(counts > 0, dtype=jnp.int32),
             "splits": moved.splits,
             "merges": moved.merges,
-            "ghost_share": self._ghost_share(state),
-            "log_density": self._log_density(state, data),
         }
-        return state, stats
+        return GivenLabels(moved.units, weights, components, log_mass, new_name), stats
 
-    def _no_stats(self, data: MixtureData) -> dict[str, jax.Array]:
+    def no_stats(self, data: MixtureData) -> dict[str, jax.Array]:
+        """Statistics of a step that was not made."""
         none = jnp.int32(0)
         return {
             "occupied": none,
@@ -258,44 +168,33 @@ class MixtureSampler(Sampler):
             ]
         )
 
-    def density_terms(self, state: MixtureState) -> jax.Array:
-        """log c with density in the window sum_k c_gk N_k(x): (G, K), or (1, K) for all groups."""
-        log_weights = state.weights.log_weights
-        if self.in_window:
-            return log_weights - state.log_mass
-        within = jax.nn.logsumexp(log_weights + state.log_mass, axis=1, keepdims=True)
-        return log_weights - within
+    def rough_masses(self, components: Components, data: MixtureData) -> jax.Array:
+        """log Z_k by window from few fixed points: good enough to propose with."""
+        return jnp.stack(
+            [
+                self.window.rough_masses(components, group, data.shift, data.scale, self.scalar)
+                for group in range(self.windows)
+            ]
+        )
 
-    def window_weights(self, state: MixtureState) -> jax.Array:
+    def window_weights(self, state: Any) -> jax.Array:
         """Shares of the components among what passes."""
         return jnp.exp(self.density_terms(state) + state.log_mass)
 
-    def latent_weights(self, state: MixtureState) -> jax.Array:
-        """Shares of the components before the filter.
-
-        With the process on window weights, of the components that hold events: one that holds
-        none and has no mass in the window could have any latent weight.
-        """
-        if not self.in_window:
-            return jnp.exp(state.weights.log_weights)
-        log_latent = self.density_terms(state)
-        occupied = jnp.zeros(self.layout.components + 1, bool).at[state.labels].set(True)[:-1]
-        return jax.nn.softmax(jnp.where(occupied[None, :], log_latent, -jnp.inf), axis=1)
-
-    def _ghost_share(self, state: MixtureState) -> jax.Array:
-        """Latent weight of components with next to nothing in any window."""
+    def density_stats(self, state: Any, data: MixtureData) -> dict[str, jax.Array]:
+        """Latent weight of ghosts, and log density in the window at the probes."""
+        layout = self.layout
         ghost = jnp.all(state.log_mass < np.log(GHOST_MASS), axis=0)
         weights = self.latent_weights(state)
-        return jnp.max(jnp.sum(jnp.where(ghost[None, :], weights, 0.0), axis=1))
-
-    def _log_density(self, state: MixtureState, data: MixtureData) -> jax.Array:
-        """log density in the window at the probes."""
-        layout = self.layout
         w = label_coefficients(state.components, self.density_terms(state), layout.groups)
         phi = unit_features(layout, data.x[:, data.probes], data.group[data.probes])
-        return jax.nn.logsumexp(w @ phi, axis=0) - jnp.sum(jnp.log(data.scale))
+        log_density = jax.nn.logsumexp(w @ phi, axis=0) - jnp.sum(jnp.log(data.scale))
+        return {
+            "ghost_share": jnp.max(jnp.sum(jnp.where(ghost[None, :], weights, 0.0), axis=1)),
+            "log_density": log_density,
+        }
 
-    def record(self, state: MixtureState) -> dict[str, jax.Array]:
+    def record(self, state: Any) -> dict[str, jax.Array]:
         """Weights before the filter and in the window, means and covariances, as measured."""
         shift, scale = state.frame
         roots = state.components.roots * scale[None, :, None]
@@ -325,24 +224,7 @@ class MixtureSampler(Sampler):
             "occupied": Variable((), diagnosed=True),
         }
 
-    def capacity(self, state: MixtureState) -> int:
-        """Room for rejections."""
-        return capacity_of(self.layout.buffer, state.rejected)
-
-    def resized(self, state: MixtureState, capacity: int) -> MixtureState:
-        """The same state with room for more rejections."""
-        rejected = resized_rejected(self.layout.buffer, state.rejected, capacity)
-        return state._replace(rejected=rejected)
-
-    def row_bytes(self, state: MixtureState) -> int:
-        """Coordinates, label and owner, in both sections."""
-        return 2 * (8 * self.layout.d + 8)
-
-    def rejected(self, state: MixtureState) -> int:
-        """|Y| held."""
-        return max(int(state.rejected.count), 0)
-
-    def explain(self, state: MixtureState, evidence: Any) -> Exception:
+    def explain(self, state: Any, evidence: Any) -> Exception:
         """Nothing was ever held, and no attempt stayed within the budget."""
         return StartError(
             f"the first {MOST_ATTEMPTS} attempts to draw rejections all exceeded the budget, with "
@@ -350,10 +232,6 @@ class MixtureSampler(Sampler):
             "components propose almost nothing that passes: is the window on the scale of the "
             "data? Raise the budget, or give a tighter base"
         )
-
-
-def _rows(layout: MixtureLayout, own: jax.Array, chunk: jax.Array) -> jax.Array:
-    return lax.dynamic_slice_in_dim(own, chunk * layout.chunk, layout.chunk).T
 
 
 def _one_if_alone(by_group: jax.Array) -> jax.Array:

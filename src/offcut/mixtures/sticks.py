@@ -71,6 +71,17 @@ class Sticks:
         alpha = self.alpha.update(key_alpha, state.alpha, log_sticks(log_rest, self.components))
         return StickState(log_weights[None], alpha), order
 
+    def log_measure(self, state: StickState, log_rates: jax.Array) -> jax.Array:
+        r"""log density of omega and log u in terms of lambda = u omega, (1, K), up to a constant.
+
+        With R_k = sum_{j>=k} lambda_j, so that 1 - v_k = R_{k+1} / R_k and u = R_1, it is
+        (lambda_K / u)^(alpha - 1) / (u prod_{k<K} R_k).
+        """
+        log_behind = lax.cumlogsumexp(log_rates[0], reverse=True)
+        log_u = log_behind[0]
+        last = (state.alpha - 1.0) * (log_rates[0, -1] - log_u)
+        return last - jnp.sum(log_behind[:-1]) - log_u
+
     def record(self, state: StickState) -> dict[str, jax.Array]:
         """Posterior variables beside the weights."""
         return {"alpha": state.alpha} if self.alpha.learned else {}

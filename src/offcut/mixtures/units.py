@@ -21,12 +21,12 @@ from offcut.mixtures.layout import MixtureData, MixtureLayout
 class Units(NamedTuple):
     """Events and rejections with their labels.
 
-    labels : (rows,) of the events. rejected : with labels of its own. own : (rows, features + G),
-    or None where rejections are units themselves.
+    labels : (rows,) of the events. rejected : with labels of its own, where rejections are units.
+    own : (rows, features + G) where they belong to the events.
     """
 
     labels: jax.Array
-    rejected: Rejected
+    rejected: Rejected | None
     own: jax.Array | None
 
 
@@ -39,12 +39,12 @@ class Members(NamedTuple):
 
 def how_many(layout: MixtureLayout, units: Units) -> jax.Array:
     """Units in all."""
-    return jnp.int32(layout.n) + (units.rejected.count if units.own is None else 0)
+    return jnp.int32(layout.n) + (0 if units.rejected is None else units.rejected.count)
 
 
 def most_units(layout: MixtureLayout, units: Units) -> int:
     """Units that there may be."""
-    room = capacity_of(layout.buffer, units.rejected) if units.own is None else 0
+    room = 0 if units.rejected is None else capacity_of(layout.buffer, units.rejected)
     return layout.chunks * layout.chunk + room
 
 
@@ -54,7 +54,7 @@ def position(
     """Coordinates (m, d), group and label of units by number."""
     event = jnp.minimum(unit, layout.n - 1)
     x, group, label = data.x[:, event].T, data.group[event], units.labels[event]
-    if units.own is not None:
+    if units.rejected is None:
         return x, group, label
     row = units.rejected.offset + jnp.maximum(unit - layout.n, 0)
     points, labels = units.rejected.points
@@ -80,7 +80,7 @@ def phi_of(
 
 def members(layout: MixtureLayout, units: Units, first: jax.Array, second: jax.Array) -> Members:
     """The units with label ``first`` or ``second``."""
-    size = layout.chunk
+    size, held = layout.chunk, units.rejected
     index = jnp.zeros(most_units(layout, units) + size + 1, jnp.int32)
     trash = index.shape[0] - 1
 
@@ -97,14 +97,15 @@ def members(layout: MixtureLayout, units: Units, first: jax.Array, second: jax.A
         return add(found, label, unit, unit < layout.n)
 
     def rejections(chunk: jax.Array, found: Members) -> Members:
-        part = rejected_chunk(layout, units.rejected, chunk)
+        assert held is not None
+        part = rejected_chunk(layout, held, chunk)
         unit = layout.n + chunk * size + jnp.arange(size, dtype=jnp.int32)
         return add(found, part.label, unit, part.real)
 
     found = lax.fori_loop(0, layout.chunks, events, Members(index, jnp.int32(0)))
-    if units.own is not None:
+    if held is None:
         return found
-    return lax.fori_loop(0, chunks_of(layout, units.rejected), rejections, found)
+    return lax.fori_loop(0, chunks_of(layout, held), rejections, found)
 
 
 def relabelled(
@@ -117,21 +118,25 @@ def relabelled(
     """Give ``label`` to the members on the second side."""
     size, rows = layout.chunk, units.labels.shape[0]
 
-    def one(chunk: jax.Array, carry: tuple) -> tuple:
-        labels, rejected_labels = carry
+    def chosen(chunk: jax.Array) -> tuple[jax.Array, jax.Array]:
         unit = lax.dynamic_slice_in_dim(found.unit, chunk * size, size)
         side = lax.dynamic_slice_in_dim(second_side, chunk * size, size)
-        side &= chunk * size + jnp.arange(size, dtype=jnp.int32) < found.number
-        labels = labels.at[jnp.where(side & (unit < layout.n), unit, rows)].set(label, mode="drop")
-        if units.own is None:
-            row = units.rejected.offset + unit - layout.n
-            row = jnp.where(side & (unit >= layout.n), row, rejected_labels.shape[0])
-            rejected_labels = rejected_labels.at[row].set(label, mode="drop")
-        return labels, rejected_labels
+        return unit, side & (chunk * size + jnp.arange(size, dtype=jnp.int32) < found.number)
 
-    points, rejected_labels = units.rejected.points
-    labels, rejected_labels = lax.fori_loop(
-        0, -(-found.number // size), one, (units.labels, rejected_labels)
-    )
-    rejected = units.rejected._replace(points=(points, rejected_labels))
-    return units._replace(labels=labels, rejected=rejected)
+    def events(chunk: jax.Array, labels: jax.Array) -> jax.Array:
+        unit, side = chosen(chunk)
+        return labels.at[jnp.where(side & (unit < layout.n), unit, rows)].set(label, mode="drop")
+
+    def rejections(chunk: jax.Array, labels: jax.Array) -> jax.Array:
+        unit, side = chosen(chunk)
+        row = jnp.where(side & (unit >= layout.n), offset + unit - layout.n, labels.shape[0])
+        return labels.at[row].set(label, mode="drop")
+
+    chunks = -(-found.number // size)
+    units = units._replace(labels=lax.fori_loop(0, chunks, events, units.labels))
+    if units.rejected is None:
+        return units
+    offset = units.rejected.offset
+    points, labels = units.rejected.points
+    labels = lax.fori_loop(0, chunks, rejections, labels)
+    return units._replace(rejected=units.rejected._replace(points=(points, labels)))

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from offcut import keys
 from offcut.errors import ModelError
 from offcut.mixtures.base import Components
 from offcut.mixtures.window_mass import (
@@ -78,34 +79,42 @@ class Window:
         scalar: bool,
     ) -> jax.Array:
         """log Z_k of components on the scale (x - shift) / scale, in the window of a group."""
+        mass, points = self._mass(components.means.shape[1], group, shift, scale, scalar)
+        return log_masses(key, components, log_weights, mass, points)
+
+    def rough_masses(
+        self,
+        components: Components,
+        group: int,
+        shift: jax.Array,
+        scale: jax.Array,
+        scalar: bool,
+    ) -> jax.Array:
+        """The same from a few points that are always the same."""
+        mass, points = self._mass(components.means.shape[1], group, shift, scale, scalar)
+        z = mass(keys.from_seed(0), components, points[1])
+        return jnp.log(jnp.maximum(z, 0.5 / points[1]))
+
+    def _mass(
+        self, d: int, group: int, shift: jax.Array, scale: jax.Array, scalar: bool
+    ) -> tuple[Callable[[jax.Array, Components, int], jax.Array], tuple[int, int]]:
+        """How to estimate masses in the window of a group, and from how many points."""
         region = self.region
         if isinstance(region, ByGroup) and region.group is None:
             region = region.windows.get(group)
-        limits = as_box(region, components.means.shape[1])
         if self.region is None and self.log_accept is None:
-            return jnp.zeros(components.means.shape[0])
+            return lambda key, part, points: jnp.ones(part.means.shape[0]), BOX_POINTS
+        limits = as_box(region, d)
         if limits is not None and self.log_accept is None:
             lower, upper = ((jnp.asarray(limit) - shift) / scale for limit in limits)
-            return log_masses(
-                key,
-                components,
-                log_weights,
-                lambda key, part, points: box_mass(key, part, points, lower, upper),
-                BOX_POINTS,
-            )
+            return (lambda key, part, points: box_mass(key, part, points, lower, upper)), BOX_POINTS
 
         def probability(points: jax.Array) -> jax.Array:
             measured = points * scale[None, :] + shift[None, :]
             measured = measured[:, 0] if scalar else measured
             return self.probability(measured, jnp.full(points.shape[0], group))
 
-        return log_masses(
-            key,
-            components,
-            log_weights,
-            lambda key, part, points: any_mass(key, part, points, probability),
-            OTHER_POINTS,
-        )
+        return (lambda key, part, points: any_mass(key, part, points, probability)), OTHER_POINTS
 
     def __repr__(self) -> str:
         name = getattr(self.log_accept, "__name__", type(self.log_accept).__name__)

@@ -1,0 +1,254 @@
+r"""The sweep with the Dirichlet process on the weights in the window (after Sudyanti & Rao 2018).
+
+The density is sum_k omega_k N_k(x) / Z_k. Each component proposes until it has accepted as many as
+it has events; what is rejected on the way to the j-th acceptance belongs to the j-th event, and
+stays with it. Y_i is kept as the sum of its features, added to those of x_i.
+
+1. Components move by exchange, Y summed out (see ``reshape``): this goes as far where nearly all of
+   a component is cut off as where nothing is.
+2. Rejections given labels and components.
+3. Labels: p(z_i = k) ∝ omega_k N_k(x_i) prod_{y in Y_i} N_k(y), which needs no Z.
+4. Splits and merges of events with their rejections, weights and components summed out.
+5. Weights given labels; components given events and rejections.
+
+The budget restricts the joint to |Y| <= B; step 1 refuses what exceeds it, step 2 redraws, and the
+others hold Y fixed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from offcut.budget import MOST_ATTEMPTS
+from offcut.mixtures.allocation import (
+    all_events,
+    allocate,
+    event_chunk,
+    label_coefficients,
+    rows_of,
+)
+from offcut.mixtures.base import Components
+from offcut.mixtures.features import features, size
+from offcut.mixtures.layout import MixtureData
+from offcut.mixtures.rejections import Block, CellRun, Proposed, propose, run_cells
+from offcut.mixtures.reshape import accept_shapes, propose_shapes
+from offcut.mixtures.sampler import MixtureSampler
+from offcut.mixtures.units import Units
+from offcut.sampler import BROKEN, OK, Info, Stage
+
+
+class WindowState(NamedTuple):
+    """Weights, components, labels, features of events with their rejections, |Y| (-1 before there
+    is one), log Z_k, the frame.
+    """
+
+    weights: Any
+    components: Components
+    labels: jax.Array
+    own: jax.Array
+    count: jax.Array  # type: ignore[assignment] # not the method of tuple
+    log_mass: jax.Array
+    frame: tuple[jax.Array, jax.Array]
+
+
+class Collected(NamedTuple):
+    """Features of events with their rejections, and totals of what each component accepted."""
+
+    own: jax.Array
+    accepted: jax.Array  # (K + 1, features)
+
+
+class WindowSampler(MixtureSampler):
+    """Blocked Gibbs with rejections that belong to events, and exchange moves."""
+
+    prior = "window"
+
+    def first_state(
+        self, key: jax.Array, totals: jax.Array, data: MixtureData, common: dict[str, Any]
+    ) -> WindowState:
+        """Labels given weights and components; no rejections yet."""
+        layout = self.layout
+        w = label_coefficients(common["components"], common["weights"].log_weights, layout.groups)
+        labels, _ = allocate(layout, key, w, lambda c: event_chunk(layout, data, c))
+        own = all_events(layout, data)
+        return WindowState(labels=labels, own=own, count=jnp.int32(-1), **common)
+
+    def step(
+        self, key: jax.Array, state: WindowState, stage: Stage, data: MixtureData
+    ) -> tuple[WindowState, Info]:
+        """One sweep."""
+        key_shape, key_y, key_rest = jax.random.split(key, 3)
+        first = state.count < 0  # nothing is held yet
+        events = all_events(self.layout, data)
+        counts, cells = self._cells(state.labels, data)
+        reshaped = jnp.zeros(())
+        if self.reshapes:
+            state, reshaped = self._reshape(key_shape, state, events, counts, cells, stage, data)
+        attempts, over, run = self._attempt(key_y, state, events, counts, cells, stage, data)
+        status = jnp.where(over & first, BROKEN, OK)
+        state = state._replace(
+            own=jnp.where(over, state.own, run.collected.own),
+            count=jnp.where(over, state.count, run.count),
+        )
+        held = state.count
+        state, stats = lax.cond(
+            status == OK,
+            lambda: self._given_rejections(key_rest, state, stage, data),
+            lambda: (state, self.no_stats(data)),
+        )
+        stats |= {"rejected": held, "attempts": attempts, "gave_up": over, "reshaped": reshaped}
+        return state, Info(stats, status, run.missing)
+
+    def _cells(self, labels: jax.Array, data: MixtureData) -> tuple[jax.Array, jax.Array]:
+        """Events in each cell (group, component), and the events in order of cells."""
+        K, cells = self.layout.components, self.layout.groups * self.layout.components
+        real = jnp.arange(labels.shape[0]) < self.layout.n
+        cell = jnp.where(real, data.group * K + labels, cells)
+        counts = jnp.zeros(cells + 1, jnp.int32).at[cell].add(1)[:-1]
+        return counts, jnp.argsort(cell, stable=True).astype(jnp.int32)
+
+    def run(
+        self,
+        key: jax.Array,
+        components: Components,
+        events: jax.Array,
+        counts: jax.Array,
+        order: jax.Array,
+        limit: jax.Array,
+        data: MixtureData,
+    ) -> CellRun:
+        """Each component proposes until it has accepted as many as it has events, by group."""
+        layout, K = self.layout, self.layout.components
+        starts = jnp.cumsum(counts) - counts
+        width = size(layout.d)
+
+        def from_cells(key: jax.Array, cell: jax.Array) -> Proposed:
+            label = (cell % K).astype(jnp.int32)
+            return propose(key, self.passes, components, label, cell // K, data)
+
+        def collect(collected: Collected, block: Block) -> Collected:
+            phi = features(block.proposed.points.T).T
+            owner = order[jnp.minimum(starts[block.cell] + block.rank, layout.n - 1)]
+            owner = jnp.where(block.rejected, owner, events.shape[0])
+            label = jnp.where(block.accepted, block.proposed.label, K)
+            return Collected(
+                collected.own.at[owner, :width].add(phi, mode="drop"),
+                collected.accepted.at[label].add(phi),
+            )
+
+        start = Collected(events, jnp.zeros((K + 1, width)))
+        limit = limit.astype(jnp.int32)
+        return run_cells(layout.buffer.block, key, from_cells, counts, limit, collect, start)
+
+    def _reshape(
+        self,
+        key: jax.Array,
+        state: WindowState,
+        events: jax.Array,
+        counts: jax.Array,
+        order: jax.Array,
+        stage: Stage,
+        data: MixtureData,
+    ) -> tuple[WindowState, jax.Array]:
+        """Exchange moves of all components at once; the share that was accepted."""
+        K, width = self.layout.components, size(self.layout.d)
+        key_propose, key_run, key_accept = jax.random.split(key, 3)
+        labels = state.labels
+        totals = jnp.zeros((K + 1, width)).at[labels].add(events[:, :width])[:K]
+        held = jnp.zeros((K + 1, width)).at[labels].add(state.own[:, :width])[:K]
+        occupied = totals[:, -1] > 0
+        shapes = propose_shapes(key_propose, state.components, totals, data.base)
+        run = self.run(key_run, shapes.components, events, counts, order, stage.budget, data)
+        fresh = jnp.zeros((K + 1, width)).at[labels].add(run.collected.own[:, :width])[:K]
+        accepted = accept_shapes(
+            key_accept,
+            shapes,
+            totals - run.collected.accepted[:K],
+            held[:, -1] - totals[:, -1],
+            fresh[:, -1] - totals[:, -1],
+            stage.budget,
+        )
+        accepted &= occupied & (run.missing == 0) & (state.count >= 0)
+        chosen = Components(
+            jnp.where(accepted[:, None], shapes.components.means, state.components.means),
+            jnp.where(accepted[:, None, None], shapes.components.roots, state.components.roots),
+        )
+        # An accepted component brings its rejections along: the pair is what was proposed.
+        moved = jnp.append(accepted, False)[labels]
+        own = jnp.where(moved[:, None], run.collected.own, state.own)
+        count = jnp.sum(own[:, width - 1] - events[:, width - 1])
+        count = jnp.where(state.count < 0, state.count, count.astype(jnp.int32))
+        share = jnp.sum(accepted) / jnp.maximum(jnp.sum(occupied), 1)
+        return state._replace(components=chosen, own=own, count=count), share
+
+    def _attempt(
+        self,
+        key: jax.Array,
+        state: WindowState,
+        events: jax.Array,
+        counts: jax.Array,
+        order: jax.Array,
+        stage: Stage,
+        data: MixtureData,
+    ) -> tuple[jax.Array, jax.Array, CellRun]:
+        """Draw Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
+
+        def once(attempt: jax.Array) -> CellRun:
+            own_key = jax.random.fold_in(key, attempt)
+            return self.run(own_key, state.components, events, counts, order, stage.budget, data)
+
+        def again(carry: tuple) -> tuple:
+            count, _, _ = carry
+            run = once(count)
+            return count + 1, run, run.count > stage.budget
+
+        run = once(jnp.int32(0))
+        carry = (jnp.int32(1), run, run.count > stage.budget)
+        count, run, over = lax.while_loop(
+            lambda carry: carry[2] & (carry[0] < MOST_ATTEMPTS), again, carry
+        )
+        return count, over, run
+
+    def _given_rejections(
+        self, key: jax.Array, state: WindowState, stage: Stage, data: MixtureData
+    ) -> tuple[WindowState, dict[str, jax.Array]]:
+        """Labels, splits and merges, weights, components."""
+        layout = self.layout
+        key_labels, key_rest = jax.random.split(key)
+        w = label_coefficients(state.components, state.weights.log_weights, layout.groups)
+        labels, totals = allocate(
+            layout, key_labels, w, lambda chunk: rows_of(layout, state.own, chunk)
+        )
+        units = Units(labels, None, state.own)
+        new, stats = self.given_labels(key_rest, state, units, totals, stage, data)
+        moved = WindowState(
+            new.weights,
+            new.components,
+            new.new_name[new.units.labels],
+            state.own,
+            state.count,
+            new.log_mass,
+            state.frame,
+        )
+        return moved, {**stats, **self.density_stats(moved, data)}
+
+    def density_terms(self, state: WindowState) -> jax.Array:
+        """log c with density in the window sum_k c_gk N_k(x)."""
+        return state.weights.log_weights - state.log_mass
+
+    def latent_weights(self, state: WindowState) -> jax.Array:
+        """Shares before the filter, of the components that hold events.
+
+        One that holds none and has no mass in the window could have any latent weight.
+        """
+        occupied = jnp.zeros(self.layout.components + 1, bool).at[state.labels].set(True)[:-1]
+        log_latent = jnp.where(occupied[None, :], self.density_terms(state), -jnp.inf)
+        return jax.nn.softmax(log_latent, axis=1)
+
+    def rejected(self, state: WindowState) -> int:
+        """|Y| held."""
+        return max(int(state.count), 0)

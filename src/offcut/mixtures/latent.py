@@ -1,0 +1,302 @@
+r"""The sweep with the Dirichlet process on the weights before the filter: the paper's model.
+
+1. Rejections with their labels, given weights and components: each group proposes from its mixture
+   until it has accepted as many as it has events (Algorithm 1).
+2. Labels of the events, given the same.
+3. Components with their rejections move by exchange (see ``poisson`` and ``reshape``): this goes as
+   far where nearly all of a component is cut off as where nothing is.
+4. Splits and merges of all units, weights and components summed out.
+5. Weights given labels; components given their points, rejections among them.
+
+The budget restricts the joint to |Y| <= B: step 1 redraws and step 3 refuses what exceeds it. Given
+Y the restriction says nothing about anything else, so the other steps are unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from offcut.augmentation.layout import (
+    Rejected,
+    capacity_of,
+    empty_rejected,
+    resized_rejected,
+    section_rows,
+    spare_section,
+    write_rows,
+)
+from offcut.budget import MOST_ATTEMPTS
+from offcut.mixtures.allocation import (
+    add_rejected,
+    allocate,
+    event_chunk,
+    label_coefficients,
+)
+from offcut.mixtures.base import Components
+from offcut.mixtures.features import size
+from offcut.mixtures.layout import MixtureData
+from offcut.mixtures.poisson import accept_rates, counts_of, draw_rates, merged, run_poisson
+from offcut.mixtures.rejections import Block, CellRun, Proposed, propose, run_cells
+from offcut.mixtures.reshape import propose_shapes
+from offcut.mixtures.sampler import MixtureSampler
+from offcut.mixtures.sticks import Sticks
+from offcut.mixtures.units import Units
+from offcut.sampler import BROKEN, FULL, OK, Info, Stage
+
+#: log r stays within these.
+MOST_GROWTH = 3.0
+
+
+class LatentState(NamedTuple):
+    """Weights, components, the held Y (count -1 before there is one), log Z_k, the frame."""
+
+    weights: Any
+    components: Components
+    rejected: Rejected
+    log_mass: jax.Array
+    frame: tuple[jax.Array, jax.Array]
+
+
+class LatentSampler(MixtureSampler):
+    """Blocked Gibbs with labelled rejections."""
+
+    prior = "latent"
+
+    def first_state(
+        self, key: jax.Array, totals: jax.Array, data: MixtureData, common: dict[str, Any]
+    ) -> LatentState:
+        """No rejections yet."""
+        layout = self.layout
+        like = (
+            jax.ShapeDtypeStruct((layout.d,), data.x.dtype),
+            jax.ShapeDtypeStruct((), jnp.int32),
+        )
+        rejected = empty_rejected(layout.buffer, like, layout.buffer.capacity(layout.n))
+        return LatentState(rejected=rejected._replace(count=jnp.int32(-1)), **common)
+
+    def step(
+        self, key: jax.Array, state: LatentState, stage: Stage, data: MixtureData
+    ) -> tuple[LatentState, Info]:
+        """One sweep."""
+        key_y, key_labels, key_shape, key_rest = jax.random.split(key, 4)
+        before, layout = state.rejected, self.layout
+        attempts, over, run = self._attempt(key_y, state, stage.budget, data)
+        buffer = run.collected
+        full = ~over & (run.count > capacity_of(layout.buffer, before))
+        broken = over & (before.count < 0)  # nothing is held yet
+        held = buffer._replace(
+            offset=jnp.where(over, before.offset, buffer.offset),
+            count=jnp.where(over, before.count, run.count),
+        )
+        drawn = held.count
+        w = label_coefficients(state.components, state.weights.log_weights, layout.groups)
+        labels, totals = allocate(layout, key_labels, w, lambda c: event_chunk(layout, data, c))
+        reshaped = jnp.zeros(())
+        if self.reshapes:
+            fine = ~full & ~broken
+            held, too_full, reshaped = self._reshape(
+                key_shape, state, before, held, totals, fine, stage, data
+            )
+            full |= too_full
+        status = jnp.where(broken, BROKEN, jnp.where(full, FULL, OK))
+        fine = status == OK
+        held = held._replace(
+            offset=jnp.where(fine, held.offset, before.offset),
+            count=jnp.where(fine, held.count, before.count),
+        )
+        state = state._replace(rejected=held)
+        state, stats = lax.cond(
+            fine,
+            lambda: self._given_rejections(key_rest, state, labels, totals, stage, data),
+            lambda: (state, self.no_stats(data)),
+        )
+        stats |= {"rejected": drawn, "attempts": attempts, "gave_up": over, "reshaped": reshaped}
+        return state, Info(stats, status, run.missing)
+
+    def _reshape(
+        self,
+        key: jax.Array,
+        state: LatentState,
+        before: Rejected,
+        held: Rejected,
+        totals: jax.Array,
+        fine: jax.Array,
+        stage: Stage,
+        data: MixtureData,
+    ) -> tuple[Rejected, jax.Array, jax.Array]:
+        """Exchange moves of all components at once: rejections, whether there was too little room
+        for them, and the share of moves accepted.
+
+        The components that they lead to are forgotten: the sweep draws new ones given Y.
+        """
+        layout, K, width = self.layout, self.layout.components, size(self.layout.d)
+        key_rate, key_propose, key_run, key_accept = jax.random.split(key, 4)
+        own, log_weights = totals[:K, :width], state.weights.log_weights
+        have, by_group = counts_of(layout, held)
+        shapes = propose_shapes(key_propose, state.components, own, data.base)
+        log_r = self._growth(state.components, shapes.components, data)
+        rates = draw_rates(key_rate, log_weights + log_r, data.counts + by_group)
+        scratch = spare_section(layout.buffer, held, before)
+        run = run_poisson(
+            layout, key_run, self.passes, shapes.components, rates, data, scratch, stage.budget
+        )
+        capacity = capacity_of(layout.buffer, held)
+        complete = run.rejected.count <= stage.budget
+        fresh, _ = counts_of(layout, run.rejected)
+        excess = totals[:K] - run.accepted[:K]
+        by_row = excess[:, width:].T
+        by_row = by_row if log_r.shape[0] > 1 else jnp.sum(by_row, axis=0, keepdims=True)
+        log_ratio = (
+            shapes.log_prior
+            + jnp.sum(shapes.change * excess[:, :width], axis=1)
+            + jnp.sum(log_r * (by_row + 1.0), axis=0)
+        )
+        accepted = accept_rates(
+            key_accept,
+            log_ratio,
+            log_weights,
+            log_r,
+            lambda log_rates: self.weights.log_measure(state.weights, log_rates),
+            have,
+            fresh,
+            stage.budget,
+        )
+        accepted &= complete
+        total = jnp.sum(jnp.where(accepted, fresh, have))
+        too_full = complete & (jnp.maximum(run.rejected.count, total) > capacity)
+        # Nothing can fail from here on, so the section of the Y from before the step may go.
+        held = held._replace(points=run.rejected.points, owner=run.rejected.owner)
+        free = 3 * section_rows(layout.buffer, held) - held.offset - run.rejected.offset
+        held = lax.cond(
+            fine & ~too_full & jnp.any(accepted),
+            lambda: merged(layout, held, run.rejected, jnp.append(accepted, False), free),
+            lambda: held,
+        )
+        occupied = own[:, -1] > 0
+        share = jnp.sum(accepted & occupied) / jnp.maximum(jnp.sum(occupied), 1)
+        return held, too_full, share
+
+    def _growth(self, components: Components, proposed: Components, data: MixtureData) -> jax.Array:
+        """log r: by how much components should grow for as many to pass as before, (R, K)."""
+        before, after = (
+            self.rough_masses(part, data).reshape(self.windows, -1)
+            for part in (components, proposed)
+        )
+        log_r = jnp.clip(before - after, -MOST_GROWTH, MOST_GROWTH)
+        if isinstance(self.weights, Sticks):
+            return jnp.mean(log_r, axis=0, keepdims=True)
+        return jnp.broadcast_to(log_r, (self.layout.groups, log_r.shape[1]))
+
+    def _attempt(
+        self, key: jax.Array, state: LatentState, budget: jax.Array, data: MixtureData
+    ) -> tuple[jax.Array, jax.Array, CellRun]:
+        """Draw Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
+        scratch = spare_section(self.layout.buffer, state.rejected, state.rejected)
+
+        def again(carry: tuple) -> tuple:
+            count, run, _ = carry
+            own_key = jax.random.fold_in(key, count)
+            run = self.run(own_key, state, run.collected, budget, data)
+            return count + 1, run, run.count > budget
+
+        start = (
+            jnp.int32(0),
+            CellRun(scratch, jnp.int32(0), jnp.sum(data.counts)),
+            jnp.array(True),
+        )
+        count, run, over = lax.while_loop(
+            lambda carry: carry[2] & (carry[0] < MOST_ATTEMPTS), again, start
+        )
+        return count, over, run
+
+    def run(
+        self,
+        key: jax.Array,
+        state: LatentState,
+        buffer: Rejected,
+        limit: jax.Array,
+        data: MixtureData,
+    ) -> CellRun:
+        """Algorithm 1: each group proposes from its mixture; it owns what it rejects."""
+        layout, K = self.layout, self.layout.components
+        cumulative = jnp.cumsum(jnp.exp(state.weights.log_weights), axis=1)
+        cumulative = jnp.broadcast_to(cumulative, (layout.groups, K))
+
+        def from_cells(key: jax.Array, group: jax.Array) -> Proposed:
+            key_label, key_point = jax.random.split(key)
+            uniform = jax.random.uniform(key_label, group.shape)
+            if layout.groups == 1:
+                total = cumulative[0, -1]
+                label = jnp.searchsorted(
+                    cumulative[0], uniform * total, side="right", method="compare_all"
+                )
+            else:
+                own = cumulative[group]
+                label = jnp.sum(own <= (uniform * own[:, -1])[:, None], axis=1)
+            label = jnp.minimum(label, K - 1).astype(jnp.int32)
+            return propose(key_point, self.passes, state.components, label, group, data)
+
+        trash = buffer.offset + section_rows(layout.buffer, buffer) - 1
+
+        def collect(buffer: Rejected, block: Block) -> Rejected:
+            place = jnp.where(block.rejected, buffer.offset + block.place, trash)
+            values = (block.proposed.points, block.proposed.label)
+            return buffer._replace(
+                points=write_rows(buffer.points, place, values),
+                owner=write_rows(buffer.owner, place, block.cell),
+            )
+
+        room = jnp.minimum(limit, capacity_of(layout.buffer, buffer)).astype(jnp.int32)
+        return run_cells(layout.buffer.block, key, from_cells, data.counts, room, collect, buffer)
+
+    def _given_rejections(
+        self,
+        key: jax.Array,
+        state: LatentState,
+        labels: jax.Array,
+        totals: jax.Array,
+        stage: Stage,
+        data: MixtureData,
+    ) -> tuple[LatentState, dict[str, jax.Array]]:
+        """Splits and merges, weights, components."""
+        totals = add_rejected(self.layout, totals, state.rejected)
+        units = Units(labels, state.rejected, None)
+        new, stats = self.given_labels(key, state, units, totals, stage, data)
+        rejected = new.units.rejected
+        assert rejected is not None
+        # Where Y is kept because a sweep gives up, its labels must mean what they meant.
+        points, rejected_labels = rejected.points
+        rejected = rejected._replace(points=(points, new.new_name[rejected_labels]))
+        moved = LatentState(new.weights, new.components, rejected, new.log_mass, state.frame)
+        return moved, {**stats, **self.density_stats(moved, data)}
+
+    def density_terms(self, state: LatentState) -> jax.Array:
+        """log c with density in the window sum_k c_gk N_k(x)."""
+        log_weights = state.weights.log_weights
+        within = jax.nn.logsumexp(log_weights + state.log_mass, axis=1, keepdims=True)
+        return log_weights - within
+
+    def latent_weights(self, state: LatentState) -> jax.Array:
+        """Shares of the components before the filter."""
+        return jnp.exp(state.weights.log_weights)
+
+    def capacity(self, state: LatentState) -> int:
+        """Room for rejections."""
+        return capacity_of(self.layout.buffer, state.rejected)
+
+    def resized(self, state: LatentState, capacity: int) -> LatentState:
+        """The same state with room for more rejections."""
+        rejected = resized_rejected(self.layout.buffer, state.rejected, capacity)
+        return state._replace(rejected=rejected)
+
+    def row_bytes(self, state: LatentState) -> int:
+        """Coordinates, label and owner, in every section."""
+        return self.layout.buffer.sections * (8 * self.layout.d + 8)
+
+    def rejected(self, state: LatentState) -> int:
+        """|Y| held."""
+        return max(int(state.rejected.count), 0)
