@@ -23,7 +23,15 @@ import numpy as np
 
 K = 50
 WARMUP = 300
-CASES = [("latent", 0), ("latent", 2), ("window", 0), ("window", 2)]
+#: prior, splits and merges, exchange moves; the first is what the NumPy versions do.
+CASES = [
+    ("latent", 0, False),
+    ("latent", 2, False),
+    ("latent", 2, True),
+    ("window", 0, False),
+    ("window", 2, False),
+    ("window", 2, True),
+]
 
 
 class Fit(NamedTuple):
@@ -38,7 +46,13 @@ class Ours:
     """A chain of Offcut that can be timed, through the very program that the driver runs."""
 
     def __init__(
-        self, x: np.ndarray, prior: str, moves: int, fit: Fit | None = None, block: int = 16
+        self,
+        x: np.ndarray,
+        prior: str,
+        moves: int,
+        reshape: bool,
+        fit: Fit | None = None,
+        block: int = 16,
     ) -> None:
         import jax
 
@@ -48,7 +62,10 @@ class Ours:
         from offcut.regions import Box
 
         self.jax, self.block, self.done = jax, block, 0
-        model = offcut.TruncatedMixture(Box(0, 1), K, prior=prior, split_merge=moves)
+        self.in_window = prior == "window"
+        model = offcut.TruncatedMixture(
+            Box(0, 1), K, prior=prior, split_merge=moves, reshape=reshape
+        )
         with jax.enable_x64(True):
             self.sampler, self.data, _ = model.prepare(x, None, None)
             state = self.sampler.start(keys.from_seed(1), self.data, 2**30)
@@ -71,15 +88,16 @@ class Ours:
         )
         weights = state.weights._replace(log_weights=jnp.log(jnp.asarray(fit.weights))[None])
         state = state._replace(weights=weights, components=components)
-        if not sampler.in_window:
+        if not self.in_window:
             return state
-        w = label_coefficients(components, weights.log_weights, sampler.layout.groups)
-        draw = self.jax.jit(
-            lambda data: allocate(
-                sampler.layout, keys.from_seed(3), w, lambda c: event_chunk(sampler.layout, data, c)
-            )[0]
-        )
-        return state._replace(labels=draw(data))
+        layout = sampler.layout
+        w = label_coefficients(components, weights.log_weights, layout.groups)
+
+        def labels(data: Any) -> Any:
+            key = keys.from_seed(3)
+            return allocate(layout, key, w, data.n, lambda c: event_chunk(layout, data, c))[0]
+
+        return state._replace(labels=self.jax.jit(labels)(data))
 
     def run(self, sweeps: int, adapting: bool = False) -> float:
         """Seconds for a sweep, without those in which the buffer grew."""
@@ -168,8 +186,13 @@ def ratio(theirs: list[float], ours: list[float]) -> str:
     return f"{middle:5.1f}x ({low:.1f} to {high:.1f})"
 
 
+def title(case: tuple) -> str:
+    prior, moves, reshape = case
+    return f"Offcut, {prior}, {moves} split-merge{', exchange' if reshape else ''}"
+
+
 def against_numpy(folder: Path) -> None:
-    """Rounds of all samplers in turn; leaves the fit for the other parts."""
+    """Rounds of all samplers in turn; leaves the fits for the other parts."""
     x = control()
     chains = {case: Ours(x, *case) for case in CASES}
     compiled = {}
@@ -178,9 +201,9 @@ def against_numpy(folder: Path) -> None:
         chain.run(1, adapting=True)
         compiled[case] = time.perf_counter() - started
         chain.run(WARMUP, adapting=True)
-    fit = chains["latent", 2].fit()
-    np.savez(folder / "latent.npz", **fit._asdict())
-    np.savez(folder / "window.npz", **chains["window", 2].fit()._asdict())
+    for prior in ("latent", "window"):
+        np.savez(folder / f"{prior}.npz", **chains[prior, 0, False].fit()._asdict())
+    fit = chains[CASES[0]].fit()
     plain = {True: Plain(x, fit, True), False: Plain(x, fit, False)}
     everyone: dict[Any, Ours | Plain] = {**chains, **plain}
     seconds: dict[Any, list[float]] = {name: [] for name in everyone}
@@ -191,185 +214,184 @@ def against_numpy(folder: Path) -> None:
         for name, chain in everyone.items():
             seconds[name].append(chain.run(16))
             rejected[name].append(chain.rejected)
-    print(f"{'':34}ms for a sweep (middle half)    |Y|   NumPy, one by one   NumPy, features")
+    print(f"{'':34}  ms for a sweep       |Y|   NumPy by component   NumPy, features   first call")
     for name in everyone:
-        low, middle, high = np.quantile(seconds[name], [0.25, 0.5, 0.75]) * 1e3
         if name in chains:
-            title = f"Offcut, prior {name[0]!r}, split_merge={name[1]}"
-            rest = f"   {ratio(seconds[True], seconds[name]):17}   "
-            rest += f"{ratio(seconds[False], seconds[name])}  (first call {compiled[name]:.0f} s)"
+            line = f"{title(name):34}"
+            rest = f"{ratio(seconds[True], seconds[name]):>21} "
+            rest += f"{ratio(seconds[False], seconds[name]):>21}  {compiled[name]:5.0f} s"
         else:
-            title = "NumPy, one component by one" if name else "NumPy, features"
+            line = f"{'NumPy, by component' if name else 'NumPy, features':34}"
             rest = ""
-        print(
-            f"{title:37}{middle:7.2f} ({low:.2f} to {high:.2f})   {np.median(rejected[name]):7,.0f}"
-            f"{rest}",
-            flush=True,
-        )
+        low, middle, high = np.quantile(seconds[name], [0.25, 0.5, 0.75]) * 1e3
+        line += f"{middle:6.2f} ({low:.2f} to {high:.2f}) {np.median(rejected[name]):7,.0f}"
+        print(line + rest, flush=True)
 
 
 def one_at_a_million(folder: Path, name: str) -> None:
-    """A few sweeps of one sampler, and the largest memory of this process."""
+    """A few sweeps of one sampler, and the largest memory of this process.
+
+    Before it starts, the memory that the imports and a small problem have taken.
+    """
     from benchmarks.__main__ import peak_memory
 
-    kind, _, moves = name.partition("-")
-    with np.load(folder / f"{'window' if kind == 'window' else 'latent'}.npz") as stored:
+    case = CASES[int(name)] if name.isdigit() else None
+    with np.load(folder / f"{case[0] if case else 'latent'}.npz") as stored:
         fit = Fit(**stored)
-    x = a_million()
-    chain = Plain(x, fit, kind == "one") if not moves else Ours(x, kind, int(moves), fit, block=4)
-    del x
+
+    def start(x: np.ndarray) -> Ours | Plain:
+        return Ours(x, *case, fit, block=4) if case else Plain(x, fit, name == "component")
+
+    start(control()).run(2)
+    before = peak_memory()
+    chain = start(a_million())
     chain.run(2)
     seconds = [chain.run(1) for _ in range(4)]
-    print(
-        f"{name:12} {np.median(seconds):8.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
-        f" {chain.rejected:12,} {peak_memory() / 1024:10,.0f} MB",
-        flush=True,
+    line = f"{title(case) if case else f'NumPy, {name}':34}"
+    line += f"{np.median(seconds):6.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+    largest = peak_memory()
+    line += (
+        f" {chain.rejected:10,} {largest / 1024:10,.0f} MB {(largest - before) / 1024:14,.0f} MB"
     )
+    print(line, flush=True)
 
 
 def parts() -> None:
     """Each part of a sweep in a loop of its own, in the state that a chain has reached."""
+    for prior in ("latent", "window"):
+        ours = Ours(control(), prior, 2, True)
+        ours.run(WARMUP, adapting=True)
+        whole = min(ours.run(16) for _ in range(7)) * 1e3
+        print(f"\nWhere a sweep goes, prior {prior!r} (|Y| = {ours.rejected:,}):")
+        together = 0.0
+        with ours.jax.enable_x64(True):
+            for name, (body, start) in pieces(ours).items():
+                milliseconds, compiled = repeated(body, start)
+                together += milliseconds
+                print(f"  {name:26} {milliseconds:8.3f} ms   compiled in {compiled:5.1f} s")
+        print(f"  {'together':26} {together:8.3f} ms   the whole sweep {whole:.3f} ms", flush=True)
+
+
+def repeated(body: Any, start: Any, times: int = 64) -> tuple[float, float]:
+    """Milliseconds for ``body(i, carry)``, and seconds to compile it."""
+    import jax
+
+    started = time.perf_counter()
+    program = jax.jit(lambda carry: jax.lax.fori_loop(0, times, body, carry))
+    compiled = program.lower(start).compile()
+    compiling = time.perf_counter() - started
+    best = np.inf
+    for _ in range(7):
+        started = time.perf_counter()
+        jax.block_until_ready(compiled(start))
+        best = min(best, time.perf_counter() - started)
+    return best / times * 1e3, compiling
+
+
+def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
+    """Parts of a sweep by name: ``body(i, carry)`` and what to start from."""
     import jax
     import jax.numpy as jnp
-    from jax import lax
 
     from offcut import keys
-    from offcut.mixtures import allocation, rejections, split_merge
+    from offcut.mixtures import allocation
     from offcut.mixtures.base import draw_all
     from offcut.mixtures.features import size
+    from offcut.mixtures.split_merge import split_merge
     from offcut.mixtures.units import Units
+    from offcut.sampler import Stage
 
-    x = control()
-    for prior in ("latent", "window"):
-        ours = Ours(x, prior, 2)
-        ours.run(WARMUP, adapting=True)
-        whole = min(ours.run(16) for _ in range(7))
-        with jax.enable_x64(True):
-            sampler, state, data = ours.sampler, ours.state, ours.data
-            layout, key, width = sampler.layout, keys.from_seed(4), size(data.x.shape[0])
-            held = state.rejected
-            w = allocation.label_coefficients(
-                state.components, state.weights.log_weights, layout.groups
+    sampler, state, data = ours.sampler, ours.state, ours.data
+    layout, width, most = sampler.layout, size(data.x.shape[0]), jnp.int32(10**7)
+    no = jnp.array(False)
+    stage = Stage(most, no, no, no, no, no)
+    key = keys.from_seed(4)
+    w = allocation.label_coefficients(state.components, state.weights.log_weights, layout.groups)
+
+    def own_key(i: Any) -> Any:
+        return jax.random.fold_in(key, i)
+
+    def phi_of(chunk: Any) -> Any:
+        if ours.in_window:
+            return allocation.rows_of(layout, state.own, chunk)
+        return allocation.event_chunk(layout, data, chunk)
+
+    def label(i: Any, carry: tuple) -> tuple:
+        return allocation.allocate(layout, own_key(i), w, data.n, phi_of)
+
+    labels, totals = jax.jit(label)(0, None)
+    if ours.in_window:
+        units = Units(labels, None, state.own)
+        events = jax.jit(lambda: allocation.all_events(layout, data))()
+        counts, order = jax.jit(sampler._cells)(labels, data)
+
+        def reject(i: Any, run: Any) -> Any:
+            return sampler.run(own_key(i), state.components, events, counts, order, most, data)
+
+        def reshape(i: Any, state: Any) -> Any:
+            return sampler._reshape(own_key(i), state, events, counts, order, stage, data)[0]
+
+        rest = {
+            "features of all events": (
+                lambda i, held: allocation.all_events(
+                    layout, data._replace(x=data.x + 1e-300 * held[0, 0])
+                ),
+                events,
+            ),
+            "events in order of cells": (
+                lambda i, cells: sampler._cells(labels + 0 * cells[1], data),
+                (counts, order),
+            ),
+        }
+        runs = jax.jit(reject)(0, None)
+    else:
+        held = state.rejected
+        events_only = totals
+        totals = jax.jit(lambda t: allocation.add_rejected(layout, t, held))(totals)
+        units = Units(labels, held, None)
+        runs = held
+
+        def reject(i: Any, held: Any) -> Any:
+            spare = held._replace(count=jnp.int32(0))
+            return sampler.run(own_key(i), state, spare, most, data).collected
+
+        def reshape(i: Any, held: Any) -> Any:
+            yes = jnp.array(True)
+            return sampler._reshape(own_key(i), state, held, held, events_only, yes, stage, data)[0]
+
+        rest = {
+            "statistics of rejections": (
+                lambda i, totals: allocation.add_rejected(layout, totals, held),
+                totals,
             )
-            own = None
-            if sampler.in_window:
-                own = jax.jit(
-                    lambda data, held, layout=layout: allocation.with_own_rejections(
-                        layout, data, held
-                    )
-                )(data, held)
+        }
 
-            def phi_of(chunk, own=own, layout=layout, data=data):
-                if own is None:
-                    return allocation.event_chunk(layout, data, chunk)
-                return lax.dynamic_slice_in_dim(own, chunk * layout.chunk, layout.chunk).T
+    def move(i: Any, carry: tuple) -> tuple:
+        def log_labels(counts: Any) -> Any:
+            return sampler.weights.log_labels(state.weights, counts)
 
-            labels, totals = jax.jit(
-                lambda: allocation.allocate(layout, key, w, phi_of)  # noqa: B023
-            )()
-            if own is None:
-                totals = jax.jit(lambda t: allocation.add_rejected(layout, t, held))(totals)  # noqa: B023
+        moved = split_merge(layout, own_key(i), 2, *carry, log_labels, data)
+        return moved.units, moved.totals
 
-            def repeat(body, start, times=64):
-                started = time.perf_counter()
-                program = jax.jit(lambda s: lax.fori_loop(0, times, body, s))
-                program = program.lower(start).compile()
-                compiled = time.perf_counter() - started
-                best = np.inf
-                for _ in range(7):
-                    started = time.perf_counter()
-                    jax.block_until_ready(program(start))
-                    best = min(best, time.perf_counter() - started)
-                return best / times * 1e3, compiled
+    def weigh(i: Any, weights: Any) -> Any:
+        return sampler.weights.update(own_key(i), weights, totals[:K, width:].T)[0]
 
-            # ruff: disable[B023]
-            def draw_rejections(i, rejected):
-                own_key = jax.random.fold_in(key, i)
-                spare = rejected._replace(count=jnp.int32(0))
-                most = jnp.int32(10**6)
-                if sampler.in_window:
-                    run = rejections.run_window(
-                        layout, own_key, sampler._passes, state.components, labels, data, spare, most
-                    )
-                else:
-                    run = rejections.run_latent(
-                        layout,
-                        own_key,
-                        sampler._passes,
-                        state.weights.log_weights,
-                        state.components,
-                        data,
-                        spare,
-                        most,
-                    )
-                return run.rejected
+    def draw(i: Any, components: Any) -> Any:
+        return draw_all(own_key(i), data.base, totals[:K, :width])
 
-            def draw_labels(i, labels):
-                own_key = jax.random.fold_in(key, i)
+    def weigh_masses(i: Any, log_mass: Any) -> Any:
+        return sampler.log_masses(own_key(i), state.components, state.weights.log_weights, data)
 
-                def one(chunk, labels):
-                    uniform = jax.random.uniform(
-                        jax.random.fold_in(own_key, chunk), (layout.chunk,)
-                    )
-                    label = allocation.choose(w @ phi_of(chunk), uniform)
-                    return lax.dynamic_update_slice_in_dim(labels, label, chunk * layout.chunk, 0)
-
-                return lax.fori_loop(0, layout.chunks, one, labels)
-
-            def add_up(i, totals):
-                def one(chunk, totals):
-                    label = lax.dynamic_slice_in_dim(labels, chunk * layout.chunk, layout.chunk)
-                    return allocation.add_by_label(totals, label, phi_of(chunk))
-
-                totals = lax.fori_loop(0, layout.chunks, one, totals)
-                if sampler.in_window:
-                    phi = allocation.with_own_rejections(layout, data, held._replace(
-                        count=held.count + (totals[0, 0] > 1e300)))
-                    return totals + phi[0, 0] * 1e-9
-                return allocation.add_rejected(layout, totals, held)
-
-            def split_and_merge(i, carry):
-                units, totals = carry
-                moved = split_merge.split_merge(
-                    layout,
-                    jax.random.fold_in(key, i),
-                    2,
-                    units,
-                    totals,
-                    lambda counts: sampler.weights.log_labels(state.weights, counts),
-                    data,
-                )
-                return moved.units, moved.totals
-
-            def draw_weights(i, weights):
-                return sampler.weights.update(
-                    jax.random.fold_in(key, i), weights, totals[:K, width:].T
-                )[0]
-
-            def draw_components(i, components):
-                return draw_all(jax.random.fold_in(key, i), data.base, totals[:K, :width])
-
-            def masses(i, log_mass):
-                return sampler.log_masses(
-                    jax.random.fold_in(key, i), state.components, state.weights.log_weights, data
-                )
-
-            units = Units(labels, held, own)
-            table = {
-                "rejections with labels": repeat(draw_rejections, held),
-                "labels of events": repeat(draw_labels, labels),
-                "statistics": repeat(add_up, totals),
-                "two splits or merges": repeat(split_and_merge, (units, totals)),
-                "weights": repeat(draw_weights, state.weights),
-                "components": repeat(draw_components, state.components),
-                "masses in the window": repeat(masses, state.log_mass),
-            }
-            # ruff: enable[B023]
-        print(f"\nWhere a sweep goes, prior {prior!r} (|Y| = {ours.rejected:,}):")
-        for name, (milliseconds, compiled) in table.items():
-            print(f"  {name:26} {milliseconds:8.3f} ms   compiled in {compiled:5.1f} s")
-        spent = sum(milliseconds for milliseconds, _ in table.values())
-        print(f"  {'together, and whole sweep':26} {spent:8.3f} ms   {whole * 1e3:.3f} ms", flush=True)
+    return {
+        "rejections": (reject, runs),
+        "labels and statistics": (label, (labels, totals)),
+        **rest,
+        "exchange moves": (reshape, state if ours.in_window else runs),
+        "two splits or merges": (move, (units, totals)),
+        "weights": (weigh, state.weights),
+        "components": (draw, state.components),
+        "masses in the window": (weigh_masses, state.log_mass),
+    }
 
 
 def scikit_learn() -> None:
@@ -422,8 +444,8 @@ def main() -> None:
         print("one core, 15 alternating rounds of 16 sweeps; how many times faster than NumPy\n")
         run(folder, "numpy")
         run(folder, "parts")
-        print("\nThe same at a million events, each in a process of its own\n")
-        print("sampler          time for a sweep              |Y|     largest memory")
-        run(folder, "features", "one", "latent-0", "latent-2", "window-0", "window-2")
+        print("\nThe same at a million events, each in a process of its own:\n")
+        print(f"{'':34}  time for a sweep         |Y|   largest memory   above a small problem")
+        run(folder, "component", "features", *map(str, range(len(CASES))))
         print(f"\nscikit-learn, BayesianGaussianMixture({K}), GvHD control, no window:")
         run(folder, "sklearn")

@@ -34,6 +34,9 @@ _HOMES = {
     "RandomWalk": "offcut.kernels.random_walk",
     "Exchange": "offcut.kernels.exchange",
     "PseudoMarginal": "offcut.kernels.pseudo_marginal",
+    "cytometry": "offcut.cytometry",
+    "datasets": "offcut.datasets",
+    "estimators": "offcut.estimators",
     "plots": "offcut.plots",
     "regions": "offcut.regions",
     "errors": "offcut.errors",
@@ -53,7 +56,10 @@ __all__ = [
     "TruncatedMixture",
     "augment",
     "check",
+    "cytometry",
+    "datasets",
     "errors",
+    "estimators",
     "kernel_for",
     "mixing_rate_bound",
     "plots",
@@ -66,7 +72,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from offcut import errors, plots, regions
+    from offcut import cytometry, datasets, errors, estimators, plots, regions
     from offcut.augment import augment
     from offcut.check import check
     from offcut.choice import kernel_for
@@ -94,7 +100,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'offcut' has no attribute {name!r}")
     module = import_module(home)
-    value = getattr(module, name, module)  # plots, regions and errors are modules themselves
+    value = getattr(module, name, module)  # plots, regions and others are modules themselves
     globals()[name] = value
     return value
 

@@ -40,9 +40,18 @@ def draw_wishart(key: jax.Array, nu: jax.Array, Psi: jax.Array) -> Wishart:
     """Phi ~ Wishart(nu, Psi⁻¹), density ∝ |Phi|^((nu - d - 1)/2) exp(-tr(Psi Phi) / 2)."""
     key_diagonal, key_above = jax.random.split(key)
     d = Psi.shape[0]
-    chi_squared = 2 * jax.random.gamma(key_diagonal, (nu - np.arange(d)[::-1]) / 2)
-    above = jnp.triu(jax.random.normal(key_above, (d, d)), 1)
-    A = above + jnp.diag(jnp.sqrt(chi_squared))
+    gammas = jax.random.gamma(key_diagonal, gamma_shapes(nu, d))
+    return wishart_from(gammas, jax.random.normal(key_above, (d, d)), Psi)
+
+
+def gamma_shapes(nu: jax.Array, d: int) -> jax.Array:
+    """Shapes of the d gamma variables that ``wishart_from`` needs: halves of chi-squares."""
+    return (nu - np.arange(d)[::-1]) / 2
+
+
+def wishart_from(gammas: jax.Array, normals: jax.Array, Psi: jax.Array) -> Wishart:
+    """Phi from its random numbers: d gammas and d x d standard normals."""
+    A = jnp.triu(normals, 1) + jnp.diag(jnp.sqrt(2 * gammas))
     L = jnp.linalg.cholesky(Psi)
     return Wishart(
         precision_root=solve_triangular(L, A, trans="T", lower=True),

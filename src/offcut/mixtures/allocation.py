@@ -97,6 +97,7 @@ def allocate(
     layout: MixtureLayout,
     key: jax.Array,
     w: jax.Array,
+    n: jax.Array,
     phi_of: Callable[[jax.Array], jax.Array],
 ) -> tuple[jax.Array, jax.Array]:
     """Labels of all events (rows,), and totals (K + 1, features + G) by label.
@@ -110,12 +111,12 @@ def allocate(
         phi = phi_of(chunk)
         uniform = jax.random.uniform(jax.random.fold_in(key, chunk), (size,))
         label = choose(w @ phi, uniform)
-        real = chunk * size + jnp.arange(size, dtype=jnp.int32) < layout.n
+        real = chunk * size + jnp.arange(size, dtype=jnp.int32) < n
         label = jnp.where(real, label, K)
         labels = lax.dynamic_update_slice_in_dim(labels, label, chunk * size, 0)
         return labels, add_by_label(totals, label, phi)
 
-    start = (jnp.full(layout.chunks * size, K, jnp.int32), jnp.zeros((K + 1, w.shape[1])))
+    start = (jnp.full(layout.rows, K, jnp.int32), jnp.zeros((K + 1, w.shape[1])))
     return lax.fori_loop(0, layout.chunks, one, start)
 
 
@@ -139,7 +140,7 @@ def all_events(layout: MixtureLayout, data: MixtureData) -> jax.Array:
         return lax.dynamic_update_slice_in_dim(phi, part, chunk * size, 0)
 
     width = features(data.x[:, :1]).shape[0] + layout.groups
-    start = jnp.zeros((layout.chunks * size, width))
+    start = jnp.zeros((layout.rows, width))
     return lax.fori_loop(0, layout.chunks, events, start)
 
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import multigammaln
 
-from offcut.conjugate.wishart import draw_wishart
+from offcut.conjugate.wishart import gamma_shapes, wishart_from
 from offcut.errors import ModelError
 from offcut.mixtures.features import moments
 from offcut.regions.arrays import written
@@ -59,18 +59,20 @@ def given(base: Base, total: jax.Array) -> Base:
     return Base(mean, strength, base.degrees + N, (Psi + Psi.T) / 2)
 
 
-def draw(key: jax.Array, base: Base) -> Components:
-    """One (mu, Sigma)."""
-    key_matrix, key_mean = jax.random.split(key)
-    root = draw_wishart(key_matrix, base.degrees, base.scale).covariance_root
-    noise = root @ jax.random.normal(key_mean, base.mean.shape)
-    return Components(base.mean + noise / jnp.sqrt(base.strength), root)
-
-
 def draw_all(key: jax.Array, base: Base, totals: jax.Array) -> Components:
     """(mu_k, Sigma_k) given each component's points; ``totals`` is (K, features)."""
-    keys = jax.random.split(key, totals.shape[0])
-    return jax.vmap(lambda key, total: draw(key, given(base, total)))(keys, totals)
+    K, d = totals.shape[0], base.mean.shape[0]
+    key_gamma, key_normal = jax.random.split(key)
+    after = jax.vmap(given, (None, 0))(base, totals)
+    # All random numbers of a kind in one call: each call is compiled at some length.
+    gammas = jax.random.gamma(key_gamma, jax.vmap(gamma_shapes, (0, None))(after.degrees, d))
+    normals = jax.random.normal(key_normal, (K, d + 1, d))
+
+    def one(after: Base, gammas: jax.Array, normals: jax.Array) -> Components:
+        root = wishart_from(gammas, normals[:d], after.scale).covariance_root
+        return Components(after.mean + root @ normals[d] / jnp.sqrt(after.strength), root)
+
+    return jax.vmap(one)(after, gammas, normals)
 
 
 def log_marginal(base: Base, total: jax.Array) -> jax.Array:

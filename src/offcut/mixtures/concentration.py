@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -64,11 +64,20 @@ class Concentration:
         moved = slice_sample(key, log_density, start, -LARGEST, LARGEST, 1.0, jnp.array([True]))
         return jnp.exp(moved[0])
 
+    @property
+    def key(self) -> Hashable:
+        """Equal for equal ones."""
+        return (self.fixed,) if self.prior is None else (type(self.prior), *self._named().items())
+
+    def _named(self) -> dict[str, float]:
+        """Parameters of the prior."""
+        names = [n for n in self.prior.arg_constraints if hasattr(self.prior, n)]  # type: ignore[union-attr]
+        return {n: float(getattr(self.prior, n)) for n in names}
+
     def __repr__(self) -> str:
         if self.prior is None:
             return f"{self.fixed:g}"
-        names = [n for n in self.prior.arg_constraints if hasattr(self.prior, n)]
-        values = ", ".join(f"{n}={float(getattr(self.prior, n)):g}" for n in names)
+        values = ", ".join(f"{name}={value:g}" for name, value in self._named().items())
         return f"{type(self.prior).__name__}({values})"
 
 

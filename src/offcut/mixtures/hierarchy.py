@@ -68,7 +68,7 @@ class Hierarchy:
         counts: jax.Array,
     ) -> HierarchyState:
         """omega_g ~ Dirichlet(alpha beta + c_g), in logarithms."""
-        shapes = _shapes(log_shared, group_alpha) + counts
+        shapes = _shapes(log_shared, group_alpha)[None, :] + counts
         draws = jax.random.loggamma(key, shapes)
         log_weights = draws - jax.nn.logsumexp(draws, axis=1, keepdims=True)
         return HierarchyState(log_weights, log_shared, alpha, group_alpha)

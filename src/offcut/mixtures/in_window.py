@@ -73,7 +73,7 @@ class WindowSampler(MixtureSampler):
         """Labels given weights and components; no rejections yet."""
         layout = self.layout
         w = label_coefficients(common["components"], common["weights"].log_weights, layout.groups)
-        labels, _ = allocate(layout, key, w, lambda c: event_chunk(layout, data, c))
+        labels, _ = allocate(layout, key, w, data.n, lambda c: event_chunk(layout, data, c))
         own = all_events(layout, data)
         return WindowState(labels=labels, own=own, count=jnp.int32(-1), **common)
 
@@ -106,7 +106,7 @@ class WindowSampler(MixtureSampler):
     def _cells(self, labels: jax.Array, data: MixtureData) -> tuple[jax.Array, jax.Array]:
         """Events in each cell (group, component), and the events in order of cells."""
         K, cells = self.layout.components, self.layout.groups * self.layout.components
-        real = jnp.arange(labels.shape[0]) < self.layout.n
+        real = jnp.arange(labels.shape[0]) < data.n
         cell = jnp.where(real, data.group * K + labels, cells)
         counts = jnp.zeros(cells + 1, jnp.int32).at[cell].add(1)[:-1]
         return counts, jnp.argsort(cell, stable=True).astype(jnp.int32)
@@ -132,7 +132,7 @@ class WindowSampler(MixtureSampler):
 
         def collect(collected: Collected, block: Block) -> Collected:
             phi = features(block.proposed.points.T).T
-            owner = order[jnp.minimum(starts[block.cell] + block.rank, layout.n - 1)]
+            owner = order[jnp.minimum(starts[block.cell] + block.rank, layout.rows - 1)]
             owner = jnp.where(block.rejected, owner, events.shape[0])
             label = jnp.where(block.accepted, block.proposed.label, K)
             return Collected(
@@ -221,7 +221,7 @@ class WindowSampler(MixtureSampler):
         key_labels, key_rest = jax.random.split(key)
         w = label_coefficients(state.components, state.weights.log_weights, layout.groups)
         labels, totals = allocate(
-            layout, key_labels, w, lambda chunk: rows_of(layout, state.own, chunk)
+            layout, key_labels, w, data.n, lambda chunk: rows_of(layout, state.own, chunk)
         )
         units = Units(labels, None, state.own)
         new, stats = self.given_labels(key_rest, state, units, totals, stage, data)

@@ -75,7 +75,7 @@ class LatentSampler(MixtureSampler):
             jax.ShapeDtypeStruct((layout.d,), data.x.dtype),
             jax.ShapeDtypeStruct((), jnp.int32),
         )
-        rejected = empty_rejected(layout.buffer, like, layout.buffer.capacity(layout.n))
+        rejected = empty_rejected(layout.buffer, like, layout.buffer.capacity(layout.rows))
         return LatentState(rejected=rejected._replace(count=jnp.int32(-1)), **common)
 
     def step(
@@ -94,7 +94,9 @@ class LatentSampler(MixtureSampler):
         )
         drawn = held.count
         w = label_coefficients(state.components, state.weights.log_weights, layout.groups)
-        labels, totals = allocate(layout, key_labels, w, lambda c: event_chunk(layout, data, c))
+        labels, totals = allocate(
+            layout, key_labels, w, data.n, lambda c: event_chunk(layout, data, c)
+        )
         reshaped = jnp.zeros(())
         if self.reshapes:
             fine = ~full & ~broken

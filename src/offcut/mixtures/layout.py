@@ -14,13 +14,14 @@ from offcut.mixtures.features import size
 
 
 class MixtureLayout(NamedTuple):
-    """n events with d coordinates in G groups, K components.
+    """``rows`` places for events with d coordinates in G groups, K components.
 
+    The number of events is data, so that data of about the same size share compiled code.
     ``buffer`` has the sizes of the buffer of rejections: chunk, the points handled at a time, and
     block, the proposals drawn at a time.
     """
 
-    n: int
+    rows: int
     d: int
     groups: int
     components: int
@@ -32,7 +33,8 @@ class MixtureLayout(NamedTuple):
         row = max(size(d), components)
         roomy = int(np.clip(2 ** int(math.log2(2**16 / row)), 128, 1024))
         chunk = int(np.clip(2 ** math.ceil(math.log2(max(n, 2))), 128, roomy))
-        return cls(n, d, groups, components, Layout(n, chunk, chunk, True, 3))
+        rows = -(-n // chunk) * chunk
+        return cls(rows, d, groups, components, Layout(rows, chunk, chunk, True, 3))
 
     @property
     def chunk(self) -> int:
@@ -42,7 +44,7 @@ class MixtureLayout(NamedTuple):
     @property
     def chunks(self) -> int:
         """Chunks of events."""
-        return -(-self.n // self.chunk)
+        return self.rows // self.chunk
 
 
 class MixtureData(NamedTuple):
@@ -59,3 +61,8 @@ class MixtureData(NamedTuple):
     scale: jax.Array
     base: Base
     probes: jax.Array
+
+    @property
+    def n(self) -> jax.Array:
+        """Events."""
+        return self.counts.sum()

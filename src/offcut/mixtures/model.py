@@ -32,6 +32,11 @@ from offcut.mixtures.sticks import Sticks
 from offcut.mixtures.window import Window
 
 PRIORS = ("latent", "window")
+#: Samplers by what they depend on, and their compiled programs: a new model, or a clone of an
+#: estimator, need not compile again what the last one has compiled.
+SAMPLERS: dict[Any, MixtureSampler] = {}
+PROGRAMS: dict[Any, Any] = {}
+MOST_SAMPLERS = 32
 
 
 class TruncatedMixture:
@@ -112,8 +117,7 @@ class TruncatedMixture:
         self.base = NormalInverseWishart() if base is None else base
         self.hierarchical = bool(hierarchical)
         self.split_merge, self.reshape = int(split_merge), bool(reshape)
-        self.programs: dict[Any, Any] = {}
-        self._samplers: dict[Any, MixtureSampler] = {}
+        self.programs = PROGRAMS
 
     def prepare(
         self, data: Any, covariates: Any, kernel: Any
@@ -130,17 +134,11 @@ class TruncatedMixture:
         self._check_inside(x[:, 0] if scalar else x, group)
         base = self.base.for_data(x)
         layout = MixtureLayout.of(n, d, len(names), self.components)
-        key = (layout, scalar)
-        if key not in self._samplers:
-            kind = WindowSampler if self.prior == "window" else LatentSampler
-            self._samplers[key] = kind(
-                layout, self.window, self._weights(layout), self.split_merge, self.reshape, scalar
-            )
+        sampler = self._sampler(layout, scalar)
         shift, scale = x.mean(0), np.sqrt(np.diagonal(base.scale) / max(base.degrees - d - 1, 1.0))
-        rows = layout.chunks * layout.chunk
-        padded = np.zeros((d, rows))
+        padded = np.zeros((d, layout.rows))
         padded[:, :n] = ((x - shift) / scale).T
-        groups = np.zeros(rows, np.int32)
+        groups = np.zeros(layout.rows, np.int32)
         groups[:n] = group
         arrays = MixtureData(
             jnp.asarray(padded),
@@ -154,7 +152,31 @@ class TruncatedMixture:
         observed = {"x": x[:, 0] if scalar else x}
         if covariates is not None:
             observed["group"] = group
-        return self._samplers[key], arrays, observed
+        return sampler, arrays, observed
+
+    def _sampler(self, layout: MixtureLayout, scalar: bool) -> MixtureSampler:
+        """The sampler for data of this shape; models that are the same share it, compiled code
+        and all.
+        """
+        key = (
+            layout,
+            scalar,
+            self.prior,
+            self.window.region,
+            self.window.log_accept,
+            self.alpha.key,
+            self.group_alpha.key if self.hierarchical else None,
+            self.split_merge,
+            self.reshape,
+        )
+        if key not in SAMPLERS:
+            while len(SAMPLERS) >= MOST_SAMPLERS:
+                PROGRAMS.pop(SAMPLERS.pop(next(iter(SAMPLERS))), None)
+            kind = WindowSampler if self.prior == "window" else LatentSampler
+            SAMPLERS[key] = kind(
+                layout, self.window, self._weights(layout), self.split_merge, self.reshape, scalar
+            )
+        return SAMPLERS[key]
 
     def density(
         self,

@@ -51,30 +51,37 @@ class Shapes(NamedTuple):
 
 def propose_shapes(key: jax.Array, components: Components, totals: jax.Array, base: Base) -> Shapes:
     """A step for every component; ``totals`` are sums of features of its events."""
-    keys = jax.random.split(key, components.means.shape[0])
-    return jax.vmap(_propose, (0, 0, 0, 0, None))(
-        keys, components.means, components.roots, totals, base
+    K, d = components.means.shape
+    key_size, key_step = jax.random.split(key)
+    sizes = jax.random.uniform(key_size, (K,))
+    normals = jax.random.normal(key_step, (K, d + 1, d))
+    return jax.vmap(_propose, (0, 0, 0, 0, 0, None))(
+        sizes, normals, components.means, components.roots, totals, base
     )
 
 
 def _propose(
-    key: jax.Array, mean: jax.Array, root: jax.Array, total: jax.Array, base: Base
+    size: jax.Array,
+    normals: jax.Array,
+    mean: jax.Array,
+    root: jax.Array,
+    total: jax.Array,
+    base: Base,
 ) -> Shapes:
     d = mean.shape[0]
     after = given(base, total)
     m, L = after.mean, jnp.linalg.cholesky(after.scale / after.degrees)
-    key_size, key_mean, key_matrix = jax.random.split(key, 3)
     low, high = np.log(STEPS)
-    length = jnp.exp(low + (high - low) * jax.random.uniform(key_size))
+    length = jnp.exp(low + (high - low) * size)
     step = length / jnp.sqrt(after.degrees * (d * (d + 3) / 2))
 
     inverse = solve_triangular(root, L, lower=True)
     precision = inverse.T @ inverse
     eta = precision @ solve_triangular(L, mean - m, lower=True)
-    noise = jnp.triu(jax.random.normal(key_matrix, (d, d)))
+    noise = jnp.triu(normals[:d])
     symmetric = jnp.where(jnp.eye(d, dtype=bool), jnp.sqrt(2.0) * noise, noise + noise.T)
     new_precision = precision + step * symmetric
-    new_eta = eta + step * jax.random.normal(key_mean, (d,))
+    new_eta = eta + step * normals[d]
 
     lower = jnp.linalg.cholesky(new_precision)
     fine = jnp.all(jnp.isfinite(lower))

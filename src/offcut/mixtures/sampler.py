@@ -228,7 +228,7 @@ class MixtureSampler(Sampler):
         """Nothing was ever held, and no attempt stayed within the budget."""
         return StartError(
             f"the first {MOST_ATTEMPTS} attempts to draw rejections all exceeded the budget, with "
-            f"{int(evidence):,} of {self.layout.n:,} acceptances still missing in the last. The "
+            f"{int(evidence):,} acceptances still missing in the last. The "
             "components propose almost nothing that passes: is the window on the scale of the "
             "data? Raise the budget, or give a tighter base"
         )
@@ -245,7 +245,8 @@ def first_totals(key: jax.Array, layout: MixtureLayout, data: MixtureData) -> ja
     How few is random, from 1 to K, each order of magnitude as likely: chains start apart.
     """
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    rows = np.sort(rng.choice(layout.n, min(layout.n, FIRST_EVENTS), replace=False))
+    n = int(data.n)
+    rows = np.sort(rng.choice(n, min(n, FIRST_EVENTS), replace=False))
     x, group = np.asarray(data.x)[:, rows], np.asarray(data.group)[rows]
     most = min(layout.components, len(rows))
     centres = x[:, rng.choice(len(rows), int(np.exp(rng.uniform(0, np.log(most + 1)))), False)]

@@ -29,7 +29,15 @@ from jax import lax
 from offcut.mixtures.base import Base, given, log_marginal
 from offcut.mixtures.features import coefficients, size
 from offcut.mixtures.layout import MixtureData, MixtureLayout
-from offcut.mixtures.units import Members, Units, how_many, members, phi_of, position, relabelled
+from offcut.mixtures.units import (
+    Members,
+    Units,
+    members,
+    phi_of,
+    position,
+    random_units,
+    relabelled,
+)
 
 #: Steps of expectation-maximisation before the split is drawn.
 LAUNCH_STEPS = 4
@@ -83,14 +91,16 @@ def _move(
 ) -> Moved:
     units, totals = moved.units, moved.totals
     K, width = layout.components, size(layout.d)
-    key_pair, key_empty, key_split, key_accept = jax.random.split(key, 4)
-    pair = choose_pair(layout, key_pair, units, data)
+    key_few, key_split = jax.random.split(key)
+    most = max(CANDIDATES)
+    few = jax.random.uniform(key_few, (most + 3 + K,))
+    pair = choose_pair(layout, few[: most + 2], units, data)
     x, _, labels = position(layout, data, units, pair)
     here, there = labels[0], labels[1]
     is_split = here == there
     counts = totals[:K, width:]
     empty = jnp.sum(counts, axis=1) == 0
-    leaves_for = jnp.argmax(jnp.where(empty, jax.random.uniform(key_empty, (K,)), -1.0))
+    leaves_for = jnp.argmax(jnp.where(empty, few[-K:], -1.0))
     both = totals[here] + jnp.where(is_split, 0.0, totals[there])
 
     found = members(layout, units, here, there)
@@ -112,7 +122,7 @@ def _move(
     log_ratio = gain - division.log_q + jnp.log(jnp.maximum(empties, 1))
     log_ratio = jnp.where(is_split, log_ratio, -log_ratio)
     possible = (pair[0] != pair[1]) & (empties > 0) & jnp.isfinite(log_ratio)
-    accepted = possible & (jnp.log(jax.random.uniform(key_accept)) < log_ratio)
+    accepted = possible & (jnp.log(few[most + 2]) < log_ratio)
 
     new_here = jnp.where(is_split, division.first, both)
     new_other = jnp.where(is_split, second, 0.0)
@@ -133,15 +143,14 @@ def _move(
 
 
 def choose_pair(
-    layout: MixtureLayout, key: jax.Array, units: Units, data: MixtureData
+    layout: MixtureLayout, uniform: jax.Array, units: Units, data: MixtureData
 ) -> jax.Array:
     """Two units by number, chosen by where they lie and not by their labels."""
-    key_units, key_number = jax.random.split(key)
     most = max(CANDIDATES)
-    drawn = jax.random.randint(key_units, (most + 1,), 0, how_many(layout, units), jnp.int32)
+    drawn = random_units(uniform[: most + 1], layout, data, units)
     x, _, _ = position(layout, data, units, drawn)
     distance = jnp.sum((x[1:] - x[:1]) ** 2, axis=1)
-    number = jax.random.choice(key_number, jnp.array(CANDIDATES))
+    number = jnp.array(CANDIDATES)[jnp.int32(uniform[most + 1] * len(CANDIDATES))]
     nearest = jnp.argmin(jnp.where(jnp.arange(most) < number, distance, jnp.inf))
     return jnp.stack([drawn[0], drawn[1 + nearest]])
 

@@ -91,10 +91,8 @@ def break_sticks(
     key: jax.Array, counts: jax.Array, alpha: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """log omega and sum_k log(1 - v_k), in logarithms throughout: sticks may be 1 to rounding."""
-    after = _behind(counts)[:-1]
-    key_own, key_rest = jax.random.split(key)
-    own = jax.random.loggamma(key_own, 1.0 + counts[:-1])
-    rest = jax.random.loggamma(key_rest, alpha + after)
+    shapes = jnp.stack([1.0 + counts[:-1], alpha + _behind(counts)[:-1]])
+    own, rest = jax.random.loggamma(key, shapes)
     both = jnp.logaddexp(own, rest)
     log_left = jnp.concatenate([jnp.zeros(1), jnp.cumsum(rest - both)])
     log_own = jnp.concatenate([own - both, jnp.zeros(1)])
@@ -117,16 +115,18 @@ def swap_labels(key: jax.Array, counts: jax.Array, alpha: jax.Array) -> jax.Arra
     """A few swaps of two labels each, by Metropolis: the order of components that results."""
     K = counts.shape[0]
 
-    def swap(turn: int, order: jax.Array) -> jax.Array:
-        key_pair, key_accept = jax.random.split(jax.random.fold_in(key, turn))
-        i, j = jax.random.choice(key_pair, K, (2,), replace=False)
-        swapped = order.at[i].set(order[j]).at[j].set(order[i])
-        ratio = log_stick_labels(counts[swapped], alpha) - log_stick_labels(counts[order], alpha)
-        accept = jnp.log(jax.random.uniform(key_accept)) < ratio
-        return jnp.where(accept, swapped, order)
-
     if K < 2:
         return jnp.arange(K)
+    uniform = jax.random.uniform(key, (SWAPS, 3))
+
+    def swap(turn: int, order: jax.Array) -> jax.Array:
+        first, apart, accept = uniform[turn]
+        i = jnp.int32(first * K)
+        j = (i + 1 + jnp.int32(apart * (K - 1))) % K
+        swapped = order.at[i].set(order[j]).at[j].set(order[i])
+        ratio = log_stick_labels(counts[swapped], alpha) - log_stick_labels(counts[order], alpha)
+        return jnp.where(jnp.log(accept) < ratio, swapped, order)
+
     return lax.fori_loop(0, SWAPS, swap, jnp.arange(K))
 
 

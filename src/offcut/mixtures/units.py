@@ -1,4 +1,4 @@
-"""All units of a sweep, to be looked up by number: events first, then rejections.
+"""All units of a sweep, to be looked up by number: places for events first, then rejections.
 
 A unit has features (see ``allocation``) and one label. Where the Dirichlet process is on the
 weights in the window, the rejections of an event are part of it and ``own`` holds the sums; then
@@ -37,29 +37,33 @@ class Members(NamedTuple):
     number: jax.Array
 
 
-def how_many(layout: MixtureLayout, units: Units) -> jax.Array:
-    """Units in all."""
-    return jnp.int32(layout.n) + (0 if units.rejected is None else units.rejected.count)
+def random_units(
+    uniform: jax.Array, layout: MixtureLayout, data: MixtureData, units: Units
+) -> jax.Array:
+    """Numbers of units, each as likely as any other, from uniforms."""
+    held = 0 if units.rejected is None else units.rejected.count
+    place = jnp.int32(uniform * (data.n + held))
+    return jnp.where(place < data.n, place, layout.rows + place - data.n).astype(jnp.int32)
 
 
 def most_units(layout: MixtureLayout, units: Units) -> int:
     """Units that there may be."""
     room = 0 if units.rejected is None else capacity_of(layout.buffer, units.rejected)
-    return layout.chunks * layout.chunk + room
+    return layout.rows + room
 
 
 def position(
     layout: MixtureLayout, data: MixtureData, units: Units, unit: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Coordinates (m, d), group and label of units by number."""
-    event = jnp.minimum(unit, layout.n - 1)
+    event = jnp.minimum(unit, layout.rows - 1)
     x, group, label = data.x[:, event].T, data.group[event], units.labels[event]
     if units.rejected is None:
         return x, group, label
-    row = units.rejected.offset + jnp.maximum(unit - layout.n, 0)
+    row = units.rejected.offset + jnp.maximum(unit - layout.rows, 0)
     points, labels = units.rejected.points
     assert units.rejected.owner is not None
-    is_event = unit < layout.n
+    is_event = unit < layout.rows
     return (
         jnp.where(is_event[:, None], x, points[row]),
         jnp.where(is_event, group, units.rejected.owner[row]),
@@ -72,7 +76,7 @@ def phi_of(
 ) -> tuple[jax.Array, jax.Array]:
     """Features (features + G, m) and labels of units by number."""
     if units.own is not None:
-        event = jnp.minimum(unit, layout.n - 1)
+        event = jnp.minimum(unit, layout.rows - 1)
         return units.own[event].T, units.labels[event]
     x, group, label = position(layout, data, units, unit)
     return unit_features(layout, x.T, group), label
@@ -94,12 +98,12 @@ def members(layout: MixtureLayout, units: Units, first: jax.Array, second: jax.A
     def events(chunk: jax.Array, found: Members) -> Members:
         label = lax.dynamic_slice_in_dim(units.labels, chunk * size, size)
         unit = chunk * size + jnp.arange(size, dtype=jnp.int32)
-        return add(found, label, unit, unit < layout.n)
+        return add(found, label, unit, label < layout.components)
 
     def rejections(chunk: jax.Array, found: Members) -> Members:
         assert held is not None
         part = rejected_chunk(layout, held, chunk)
-        unit = layout.n + chunk * size + jnp.arange(size, dtype=jnp.int32)
+        unit = layout.rows + chunk * size + jnp.arange(size, dtype=jnp.int32)
         return add(found, part.label, unit, part.real)
 
     found = lax.fori_loop(0, layout.chunks, events, Members(index, jnp.int32(0)))
@@ -125,11 +129,11 @@ def relabelled(
 
     def events(chunk: jax.Array, labels: jax.Array) -> jax.Array:
         unit, side = chosen(chunk)
-        return labels.at[jnp.where(side & (unit < layout.n), unit, rows)].set(label, mode="drop")
+        return labels.at[jnp.where(side & (unit < layout.rows), unit, rows)].set(label, mode="drop")
 
     def rejections(chunk: jax.Array, labels: jax.Array) -> jax.Array:
         unit, side = chosen(chunk)
-        row = jnp.where(side & (unit >= layout.n), offset + unit - layout.n, labels.shape[0])
+        row = jnp.where(side & (unit >= layout.rows), offset + unit - layout.rows, labels.shape[0])
         return labels.at[row].set(label, mode="drop")
 
     chunks = -(-found.number // size)

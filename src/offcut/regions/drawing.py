@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offcut import plots
 from offcut.errors import ModelError, SettingsError
+from offcut.plots.style import BLUE, STYLE, pyplot
 from offcut.regions.area import closer, draw_area
 from offcut.regions.by_group import ByGroup
 from offcut.regions.intervals import intervals
@@ -28,10 +28,10 @@ def draw(
     label: str | None,
 ) -> Axes:
     """See ``Region.draw``."""
-    plt = plots._pyplot()
+    plt = pyplot()
     dimension = _drawn_dimension(region, dimension, ylim)
-    colour = color or plots.BLUE
-    with plt.rc_context(plots.STYLE):
+    colour = color or BLUE
+    with plt.rc_context(STYLE):
         used = ax is not None and ax.has_data()
         shown = (ax.get_xlim(), ax.get_ylim()) if ax is not None and used else (None, None)
         limits = (xlim or shown[0], ylim or shown[1])

@@ -1,8 +1,4 @@
-"""Pictures of a posterior, one function each; they need matplotlib (``offcut[plots]``).
-
-``density`` shows what was there before the filter, ``posterior`` the parameters, ``rejections``
-whether the budget left room. Each returns a matplotlib ``Figure``, to be saved with ``savefig``.
-"""
+"""Pictures of rejection models: what was there before the filter, parameters, rejections."""
 
 from __future__ import annotations
 
@@ -14,41 +10,23 @@ import xarray as xr
 
 from offcut.budget import effective_size
 from offcut.errors import DataError, SettingsError
+from offcut.plots.style import (
+    BLUE,
+    CHAIN_COLOURS,
+    INK,
+    NAIVE,
+    PALE,
+    STYLE,
+    TRUTH,
+    pyplot,
+)
 from offcut.result.summary import r_hat
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours: told apart by every kind of colour vision, and in grey.
-BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-CHAIN_COLOURS = (BLUE, ORANGE, GREEN, PINK, "#56B4E9", "#E69F00")
-INK, GREY, PALE = "#222222", "#767676", "#E4E4E4"
-
-TRUTH = {"color": INK, "linestyle": (0, (5, 2)), "linewidth": 1.4}
-NAIVE = {"color": ORANGE, "linestyle": (0, (1, 1.2)), "linewidth": 2.0}
-
 BEFORE = "before the filter, 90% band"
-
-STYLE = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "axes.labelsize": 10,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10,
-    "figure.dpi": 110,
-    "font.size": 9.5,
-    "legend.fontsize": 9,
-    "legend.frameon": False,
-    "savefig.dpi": 160,
-    "xtick.color": GREY,
-    "xtick.labelcolor": INK,
-    "ytick.color": GREY,
-    "ytick.labelcolor": INK,
-}
 
 #: ``posterior`` draws no more panels than this unless it is told their names.
 MOST_PANELS = 12
@@ -96,7 +74,7 @@ def posterior(
     >>> figure.axes[0].get_xlabel()
     'loc'
     """
-    plt = _pyplot()
+    plt = pyplot()
     panels = _panels(posterior["posterior"].dataset, names)
     references = [
         (reference, label, line)
@@ -169,7 +147,7 @@ def rejections(posterior: xr.DataTree) -> Figure:
     >>> [line.get_label() for line in figure.axes[0].get_lines()]
     ['half the budget', 'budget 500']
     """
-    plt = _pyplot()
+    plt = pyplot()
     rejected = posterior["sample_stats"].dataset["rejected"].values
     budget = posterior.attrs["budget"]
     with plt.rc_context(STYLE):
@@ -242,7 +220,7 @@ def density(
     >>> figure.axes[0].get_xlabel()
     'response'
     """
-    plt = _pyplot()
+    plt = pyplot()
     data = _single_numbers(posterior)
     if model.latent:
         raise DataError(
@@ -288,16 +266,6 @@ def density(
         handles = [(band, mean) if handle is mean else handle for handle in handles]
         figure.legend(handles, labels, loc="outside upper left", ncols=3)
     return figure
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "offcut.plots needs matplotlib; install it with  pip install 'offcut[plots]'"
-        ) from error
-    return plt
 
 
 def _panels(dataset: xr.Dataset, names: Sequence[str] | None) -> dict[str, tuple]:

@@ -1,0 +1,12 @@
+"""Estimators for scikit-learn: ``offcut[sklearn]`` brings what they need."""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "offcut.estimators needs scikit-learn: pip install 'offcut[sklearn]'"
+    ) from error
+
+from offcut.estimators.mixture import TruncatedGaussianMixture
+
+__all__ = ["TruncatedGaussianMixture"]

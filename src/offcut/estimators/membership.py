@@ -1,0 +1,73 @@
+r"""Where new points belong, and how dense the posterior is there.
+
+With weights w_k in the window and masses Z_k there, a draw s has t_sk(x) = log(w_k / Z_k) +
+log N_k(x). The density in the window is a(x) sum_k exp t_sk(x), and the probability of population p
+is the mean over draws of
+
+    r_sp(x) = sum_{k matched to p} exp t_sk(x) / sum_k exp t_sk(x),
+
+divided by its sum over populations: components without an event of their own belong to none.
+Everything stays on the log scale, so that points far from all data have a finite density, and a
+population.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from offcut.mixtures.draws import Draws, chunks
+from offcut.mixtures.populations import log_terms
+
+
+def probabilities(drawn: Draws, matches: np.ndarray, count: int, x: np.ndarray) -> np.ndarray:
+    """Of each of ``count`` populations, (point, population); ``matches`` is (draw, component)."""
+    belongs = (matches[:, :, None] == np.arange(count)).astype(float)
+    matched = matches >= 0
+    shares = np.empty((len(x), count))
+    for part, terms in _in_parts(drawn, x):
+        total, peak = np.zeros((part.stop - part.start, count)), -np.inf
+        for s, t in enumerate(terms):
+            own = t[:, matched[s]]
+            most = own.max(1)
+            height = most - np.logaddexp.reduce(t, axis=1)
+            higher = np.maximum(peak, height)
+            inside = np.exp(own - most[:, None]) @ belongs[s, matched[s]]
+            total *= np.exp(peak - higher)[:, None]
+            total += inside * np.exp(height - higher)[:, None]
+            peak = higher
+        shares[part] = total / total.sum(1, keepdims=True)
+    return shares
+
+
+def log_density(drawn: Draws, x: np.ndarray) -> np.ndarray:
+    """log of the mean over draws of sum_k exp t_sk(x), (point,)."""
+    result = np.empty(len(x))
+    for part, terms in _in_parts(drawn, x):
+        total = np.full(part.stop - part.start, -np.inf)
+        for t in terms:
+            total = np.logaddexp(total, np.logaddexp.reduce(t, axis=1))
+        result[part] = total - np.log(len(drawn.means))
+    return result
+
+
+def _in_parts(drawn: Draws, x: np.ndarray) -> Iterator[tuple[slice, Iterator[np.ndarray]]]:
+    """For points that fit into memory: t_s, (point, component), of one draw after the other."""
+    draws, K, d = drawn.means.shape
+    roots = np.linalg.cholesky(drawn.covariances)
+    constants = log_terms(drawn)[:, 0] - 0.5 * d * np.log(2 * np.pi)
+    constants -= np.log(np.diagonal(roots, axis1=2, axis2=3)).sum(2)
+    # R⁻¹(x - mu) of all components side by side: one product of matrices in each draw.
+    inverse = np.linalg.inv(roots)
+    centre = drawn.means.reshape(-1, d).mean(0)
+    offsets = np.einsum("skij,skj->ski", inverse, drawn.means - centre).reshape(draws, K * d)
+    maps = inverse.reshape(draws, K * d, d).transpose(0, 2, 1)
+
+    def terms(points: np.ndarray) -> Iterator[np.ndarray]:
+        for s in range(draws):
+            away = (points @ maps[s] - offsets[s]).reshape(-1, K, d)
+            yield constants[s] - 0.5 * np.einsum("mki,mki->mk", away, away)
+
+    for part in chunks(len(x), K * (d + 3)):
+        yield part, terms(x[part] - centre)

@@ -1,0 +1,327 @@
+"""``TruncatedGaussianMixture``: the truncated mixture as an estimator of scikit-learn."""
+
+from __future__ import annotations
+
+import warnings
+from copy import copy
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    DensityMixin,
+    TransformerMixin,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from offcut.errors import TrustWarning
+from offcut.estimators.membership import log_density, probabilities
+from offcut.mixtures.consensus import LOSSES
+from offcut.mixtures.density import window_probability
+from offcut.mixtures.draws import draws_of
+from offcut.mixtures.model import PROGRAMS, TruncatedMixture
+from offcut.precision import in_float64
+from offcut.regions import Box
+from offcut.result.advice import R_HAT_LIMIT
+from offcut.result.diagnostics import rejection_numbers
+from offcut.result.summary import summary
+from offcut.sampling import sample
+
+#: Draws that densities are averaged over.
+DENSITY_DRAWS = 1000
+
+
+class TruncatedGaussianMixture(
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    DensityMixin,
+    BaseEstimator,
+):
+    """Bayesian mixture of normals for data that were only recorded inside a window.
+
+    A Dirichlet process mixture whose components may reach beyond the window; what was cut off is
+    inferred with the rest, so that neither clusters nor densities bend at the edge. Sampled by
+    ``offcut.sample`` with an ``offcut.TruncatedMixture``; populations are those of the partition
+    that stands for all draws.
+
+    Parameters
+    ----------
+    lower, upper : float or array of shape (n_features,), optional
+        Limits of the window, which belong to it; None or an infinity for none.
+    region : Region or callable, optional
+        A window that is no box, in place of ``lower`` and ``upper``: any of ``offcut.regions``,
+        or a function of one point, a vector of n_features, written with ``jax.numpy``.
+    n_components : int
+        An upper limit of the number of components.
+    alpha : float or NumPyro distribution
+        Concentration of the Dirichlet process, or a prior on it.
+    base : NormalInverseWishart, optional
+        Where means and covariances come from; by default scaled to the data.
+    prior : "latent" or "window"
+        Whether the Dirichlet process is on the weights before the filter, or on the shares among
+        what passes.
+    log_accept : callable, optional
+        ``log_accept(x)``: log probability that a point (inside the window) is recorded.
+    n_draws, n_warmup, n_chains : int
+        Kept draws and warm-up sweeps of each chain; number of chains.
+    thin : int
+        Sweeps for each kept draw.
+    budget : "auto", int or None
+        Largest number of rejections in a sweep, as in ``offcut.sample``.
+    random_state : int, RandomState or None
+        An int is the ``seed`` of ``offcut.sample``.
+    loss : "vi" or "binder"
+        Which expected loss the consensus partition minimises.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_samples,)
+        Consensus population of each sample, 0 being the largest. At borders ``predict``, which
+        sees a point and not its neighbours, may say otherwise.
+    certainty_ : array of shape (n_samples,)
+        Posterior probability that the sample belongs there.
+    n_clusters_ : int
+        Number of populations.
+    populations_ : list of Population
+        Table of the populations with intervals, and what share of each was lost.
+    weights_ : array of shape (n_clusters_,)
+        Share of each population in the window. What is missing to 1 belongs to components that
+        hold no sample.
+    means_, covariances_ : arrays of shape (n_clusters_, n_features[, n_features])
+        Of the populations before the filter.
+    posterior_ : xarray.DataTree
+        All draws, as ``offcut.sample`` returns them.
+    model_ : TruncatedMixture
+        For what else can be asked of ``posterior_``: marginals, predictions, other labels.
+    converged_ : bool
+        Whether R-hat of the log densities and of the number of rejections is below 1.05.
+    trouble_ : list of str
+        Reasons to doubt the run; ``fit`` warns where there are any.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from offcut.estimators import TruncatedGaussianMixture
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(0.2, 0.5, (99, 1)), rng.normal(4, 0.5, (40, 1))])
+    >>> X = X[X[:, 0] > 0]
+    >>> mixture = TruncatedGaussianMixture(
+    ...     lower=0, n_components=5, n_draws=100, n_chains=1, random_state=0
+    ... ).fit(X)
+    >>> mixture.n_clusters_
+    2
+    >>> mixture.predict([[0.1], [3.5]])
+    array([0, 1])
+    >>> mixture.score_samples([[-0.1]])
+    array([-inf])
+    """
+
+    def __init__(
+        self,
+        lower: Any = None,
+        upper: Any = None,
+        region: Any = None,
+        n_components: int = 20,
+        alpha: Any = 1.0,
+        base: Any = None,
+        prior: str = "latent",
+        log_accept: Any = None,
+        n_draws: int = 500,
+        n_warmup: int = 500,
+        n_chains: int = 2,
+        thin: int = 1,
+        budget: Any = "auto",
+        random_state: Any = None,
+        loss: str = "vi",
+        verbose: bool = False,
+    ) -> None:
+        self.lower = lower
+        self.upper = upper
+        self.region = region
+        self.n_components = n_components
+        self.alpha = alpha
+        self.base = base
+        self.prior = prior
+        self.log_accept = log_accept
+        self.n_draws = n_draws
+        self.n_warmup = n_warmup
+        self.n_chains = n_chains
+        self.thin = thin
+        self.budget = budget
+        self.random_state = random_state
+        self.loss = loss
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Sample the posterior and find the populations.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            All of it inside the window.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._check_settings()
+        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        seed = _seed(self.random_state)
+        model = self._model(X.shape[1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TrustWarning)  # said once, below
+            posterior = sample(
+                model,
+                X,
+                draws=self.n_draws,
+                warmup=self.n_warmup,
+                chains=self.n_chains,
+                thin=self.thin,
+                budget=self.budget,
+                seed=seed,
+                progress=bool(self.verbose),
+            )
+        self.model_, self.posterior_ = model, posterior
+        self._find_populations(seed)
+        self._judge()
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Population of the largest posterior probability, (n_samples,)."""
+        return self.predict_proba(X).argmax(1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Posterior probability of each population, (n_samples, n_clusters_).
+
+        Averaged over at most 200 draws. Points outside the window have them too: there they say
+        where a point would belong, had it been recorded.
+        """
+        return self._probabilities(self._checked(X))
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The same as ``predict_proba``: memberships as features for a pipeline."""
+        return self.predict_proba(X)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log of the posterior-mean density in the window, (n_samples,); -inf outside."""
+        X = self._checked(X)
+        passes = in_float64(window_probability)(self.model_.window, X, 0, False)
+        with np.errstate(divide="ignore"):
+            return log_density(draws_of(self.posterior_, DENSITY_DRAWS), X) + np.log(passes)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of ``score_samples``."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """New points in the window from the posterior predictive distribution.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, RandomState or None
+            None for the estimator's own.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            A population for each, drawn with the probabilities of ``predict_proba``.
+        """
+        check_is_fitted(self, "labels_")
+        check_scalar(n_samples, "n_samples", Integral, min_val=1)
+        seed = _seed(self.random_state if random_state is None else random_state)
+        X = self.model_.predict(self.posterior_, int(n_samples), seed=seed)
+        below = np.cumsum(self._probabilities(X), axis=1)
+        uniform = np.random.default_rng([seed, 1]).random((len(X), 1))
+        return X, (below[:, :-1] <= uniform).sum(1)
+
+    def _check_settings(self) -> None:
+        """What would otherwise be found out late, or under another name."""
+        for name in ("n_components", "n_draws", "n_chains", "thin"):
+            check_scalar(getattr(self, name), name, Integral, min_val=1)
+        check_scalar(self.n_warmup, "n_warmup", Integral, min_val=0)
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss must be one of {LOSSES}, got {self.loss!r}")
+
+    def _model(self, d: int) -> TruncatedMixture:
+        """The mixture in the window that the parameters describe."""
+        limits = self.lower is not None or self.upper is not None
+        if limits and self.region is not None:
+            raise ValueError(
+                "give the window as lower and upper or as region, not both; for their intersection "
+                "use region=offcut.regions.Box(lower, upper) & region"
+            )
+        region = Box(self.lower, self.upper) if limits else self.region
+        if isinstance(region, Box) and region.dimension not in (None, d):
+            raise ValueError(
+                f"the window {region!r} has {region.dimension} limits, but X has {d} features: "
+                "give one limit for each, or a number for all"
+            )
+        return TruncatedMixture(
+            region,
+            components=self.n_components,
+            alpha=self.alpha,
+            base=self.base,
+            prior=self.prior,
+            log_accept=self.log_accept,
+        )
+
+    def _find_populations(self, seed: int) -> None:
+        """The consensus partition and the table of its parts."""
+        self._found = self.model_.labels(self.posterior_, loss=self.loss, seed=seed)
+        self.labels_, self.certainty_ = self._found.labels, self._found.certainty
+        self.n_clusters_ = self._n_features_out = self._found.populations
+        self.populations_ = self.model_.populations(self._found)
+        self.weights_ = np.array([row.proportion for row in self.populations_])
+        self.means_ = np.array([row.mean for row in self.populations_])
+        self.covariances_ = np.array([row.covariance for row in self.populations_])
+
+    def _judge(self) -> None:
+        """How far to trust the run; one warning for all doubts."""
+        report = summary(self.posterior_)
+        r_hats = [v["r_hat"] for name, v in report.table.items() if name.startswith("log_density")]
+        r_hats.append(rejection_numbers(self.posterior_)["r_hat"])
+        self.converged_ = all(value < R_HAT_LIMIT for value in r_hats)
+        self.trouble_ = report.trouble
+        if self.trouble_:
+            warnings.warn(" ".join(self.trouble_), ConvergenceWarning, stacklevel=3)
+
+    def _checked(self, X: Any) -> np.ndarray:
+        """New points, for a fitted estimator."""
+        check_is_fitted(self, "labels_")
+        return validate_data(self, X, dtype=np.float64, reset=False)
+
+    def _probabilities(self, X: np.ndarray) -> np.ndarray:
+        found = self._found
+        return probabilities(found.draws, found.matches, self.n_clusters_, X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if "model_" in state:
+            state["model_"] = copy(state["model_"])
+            vars(state["model_"]).pop("programs", None)  # compiled code stays in its process
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "model_") and not hasattr(self.model_, "programs"):
+            self.model_.programs = PROGRAMS
+
+
+def _seed(random_state: Any) -> int:
+    """An int as it is, otherwise one that the generator gives."""
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

@@ -1,0 +1,126 @@
+"""Pictures of truncated mixtures: the paper's figure, and what it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from offcut.errors import DataError
+from offcut.plots.style import GREY, INK, STYLE, pyplot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Events drawn as points; more only make a blot.
+MOST_POINTS = 5000
+#: Contours of log density, this far apart and so many.
+CONTOURS, STEP = 9, 0.75
+
+
+def mixture(
+    posterior: xr.DataTree,
+    model: Any,
+    channels: tuple[int, int] = (0, 1),
+    *,
+    labels: Any = None,
+    group: int | None = None,
+    truncated: bool = True,
+    names: Sequence[str] | None = None,
+    grid: int = 60,
+    limits: tuple[tuple[float, float], tuple[float, float]] | None = None,
+    most: int = 60,
+    ax: Any = None,
+) -> Figure:
+    """Events in two channels with contours of the log posterior-mean density.
+
+    Parameters
+    ----------
+    posterior : xarray.DataTree
+        What ``offcut.sample`` returned.
+    model : TruncatedMixture
+        The model that was sampled.
+    channels : (int, int)
+        Which two; the others are integrated out.
+    labels : Labels, optional
+        What ``model.labels`` returned: colours the events by population.
+    group : int, optional
+        With groups, which one.
+    truncated : bool
+        Density of what passes, or (False) of what was there before the filter.
+    names : sequence of str, optional
+        Of the two axes.
+    grid : int
+        Points along each axis.
+    limits : ((low, high), (low, high)), optional
+        The part to show; by default that of the data, with a margin where ``truncated`` is False.
+    most : int
+        Draws to average over.
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    plt = pyplot()
+    observed = posterior["observed_data"].dataset
+    x = observed["x"].values
+    if x.ndim != 2 or x.shape[1] < 2:
+        raise DataError("plots.mixture draws two channels; the data have one")
+    shown = np.ones(len(x), bool)
+    if group is not None and "group" in observed:
+        shown = observed["group"].values == group
+    pair = x[shown][:, list(channels)]
+    if limits is None:
+        low, high = pair.min(0), pair.max(0)
+        margin = (0.02 if truncated else 0.25) * (high - low)
+        ends = np.stack([low - margin, high + margin], axis=1)
+        limits = ((ends[0, 0], ends[0, 1]), (ends[1, 0], ends[1, 1]))
+    axes_x, axes_y = (np.linspace(first, last, grid) for first, last in limits)
+    mesh = np.stack(np.meshgrid(axes_x, axes_y), axis=-1).reshape(-1, 2)
+    density = model.marginal(
+        posterior, mesh, channels, truncated=truncated, group=group, most=most
+    ).reshape(grid, grid)
+    with plt.rc_context(STYLE):
+        if ax is None:
+            figure, ax = plt.subplots(figsize=(4.6, 4.4), layout="constrained")
+        else:
+            figure = ax.figure
+        _events(ax, pair, None if labels is None else labels.labels[shown])
+        with np.errstate(divide="ignore"):
+            log_density = np.log(density)
+        top = log_density.max()
+        levels = top - STEP * np.arange(CONTOURS, 0, -1) + 0.5 * STEP
+        floor = levels[0] - 10.0
+        ax.contour(
+            axes_x,
+            axes_y,
+            np.maximum(log_density, floor),
+            levels=levels,
+            colors=INK,
+            linewidths=0.8,
+            linestyles="solid",
+        )
+        ax.set_xlim(*limits[0])
+        ax.set_ylim(*limits[1])
+        label_x, label_y = names or [f"channel {channel}" for channel in channels]
+        ax.set_xlabel(label_x)
+        ax.set_ylabel(label_y)
+    return figure
+
+
+def _events(ax: Any, pair: np.ndarray, labels: np.ndarray | None) -> None:
+    """Points, coloured by population where there are labels; small populations stay grey."""
+    from matplotlib import colormaps
+
+    rows = np.arange(len(pair))
+    if len(rows) > MOST_POINTS:
+        rows = np.random.default_rng(0).choice(len(pair), MOST_POINTS, replace=False)
+    colours: Any = GREY
+    if labels is not None:
+        palette = colormaps["tab10"].colors  # type: ignore[attr-defined]
+        colours = [palette[k] if k < len(palette) else GREY for k in labels[rows]]
+    ax.scatter(*pair[rows].T, s=2.5, c=colours, alpha=0.45, linewidths=0, rasterized=True)
