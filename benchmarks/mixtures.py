@@ -62,13 +62,15 @@ class Ours:
         from offcut.regions import Box
 
         self.jax, self.block, self.done = jax, block, 0
+        # About what budget="auto" finds for these data.
+        self.budget = 4 * len(x)
         self.in_window = prior == "window"
         model = offcut.TruncatedMixture(
             Box(0, 1), K, prior=prior, split_merge=moves, reshape=reshape
         )
         with jax.enable_x64(True):
             self.sampler, self.data, _ = model.prepare(x, None, None)
-            state = self.sampler.start(keys.from_seed(1), self.data, 2**30)
+            state = self.sampler.start(keys.from_seed(1), self.data, self.budget)
             self.state = state if fit is None else self.taken_up(state, fit)
             self.key = keys.from_seed(2)
         self.program = CompiledBlock(self.sampler, block)
@@ -101,7 +103,6 @@ class Ours:
 
     def run(self, sweeps: int, adapting: bool = False) -> float:
         """Seconds for a sweep, without those in which the buffer grew."""
-        from offcut.augmentation.layout import MOST_REJECTED
         from offcut.sampler import FULL
 
         spent, left, timed = 0.0, sweeps, 0
@@ -114,8 +115,8 @@ class Ours:
                     self.state,
                     np.int32(self.done),
                     np.int32(count),
-                    np.int32(MOST_REJECTED),
-                    np.bool_(False),
+                    np.int32(self.budget),
+                    np.bool_(True),
                     np.bool_(adapting),
                     np.zeros((self.block, 3), bool),
                     self.data,
@@ -302,7 +303,7 @@ def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
     from offcut.sampler import Stage
 
     sampler, state, data = ours.sampler, ours.state, ours.data
-    layout, width, most = sampler.layout, size(data.x.shape[0]), jnp.int32(10**7)
+    layout, width, most = sampler.layout, size(data.x.shape[0]), jnp.int32(ours.budget)
     no = jnp.array(False)
     stage = Stage(most, no, no, no, no, no)
     key = keys.from_seed(4)

@@ -207,9 +207,7 @@ def test_swaps_leave_the_order_its_distribution():
 def test_tables_have_the_mean_of_the_chinese_restaurant():
     counts, weights = jnp.array([[5.0, 0.0], [1100.0, 3.0]]), jnp.array([0.4, 2.0])
     tables = np.asarray(
-        jax.vmap(lambda key: seat(key, counts, weights))(
-            jax.random.split(keys.from_seed(4), 3000)
-        )
+        jax.vmap(lambda key: seat(key, counts, weights))(jax.random.split(keys.from_seed(4), 3000))
     )
     for g, k in itertools.product(range(2), range(2)):
         w = float(weights[k])

@@ -276,6 +276,8 @@ class TruncatedGaussianMixture(
             base=self.base,
             prior=self.prior,
             log_accept=self.log_accept,
+            # Moves with rejections: without a window there are none, and fewer moves compile sooner.
+            reshape=region is not None or self.log_accept is not None,
         )
 
     def _find_populations(self, seed: int) -> None:
