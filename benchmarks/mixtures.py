@@ -215,14 +215,14 @@ def against_numpy(folder: Path) -> None:
         for name, chain in everyone.items():
             seconds[name].append(chain.run(16))
             rejected[name].append(chain.rejected)
-    print(f"{'':34}  ms for a sweep       |Y|   NumPy by component   NumPy, features   first call")
+    print(f"{'':40}  ms for a sweep       |Y|   NumPy by component   NumPy, features   first call")
     for name in everyone:
         if name in chains:
-            line = f"{title(name):34}"
+            line = f"{title(name):40}"
             rest = f"{ratio(seconds[True], seconds[name]):>21} "
             rest += f"{ratio(seconds[False], seconds[name]):>21}  {compiled[name]:5.0f} s"
         else:
-            line = f"{'NumPy, by component' if name else 'NumPy, features':34}"
+            line = f"{'NumPy, by component' if name else 'NumPy, features':40}"
             rest = ""
         low, middle, high = np.quantile(seconds[name], [0.25, 0.5, 0.75]) * 1e3
         line += f"{middle:6.2f} ({low:.2f} to {high:.2f}) {np.median(rejected[name]):7,.0f}"
@@ -248,7 +248,7 @@ def one_at_a_million(folder: Path, name: str) -> None:
     chain = start(a_million())
     chain.run(2)
     seconds = [chain.run(1) for _ in range(4)]
-    line = f"{title(case) if case else f'NumPy, {name}':34}"
+    line = f"{title(case) if case else f'NumPy, {name}':40}"
     line += f"{np.median(seconds):6.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
     largest = peak_memory()
     line += (
@@ -446,7 +446,7 @@ def main() -> None:
         run(folder, "numpy")
         run(folder, "parts")
         print("\nThe same at a million events, each in a process of its own:\n")
-        print(f"{'':34}  time for a sweep         |Y|   largest memory   above a small problem")
+        print(f"{'':40}  time for a sweep         |Y|   largest memory   above a small problem")
         run(folder, "component", "features", *map(str, range(len(CASES))))
         print(f"\nscikit-learn, BayesianGaussianMixture({K}), GvHD control, no window:")
         run(folder, "sklearn")

@@ -248,11 +248,9 @@ def test_mass_in_a_box(d):
     )
     for k in range(5):
         root = np.asarray(components.roots[k])
-        law = stats.multivariate_normal(np.asarray(components.means[k]), root @ root.T)
-        if d == 1:
-            truth = law.cdf(upper) - law.cdf(lower)
-        else:
-            truth = law.cdf(upper, lower_limit=lower, abseps=1e-7, maxpts=400_000)
+        mean, covariance = np.asarray(components.means[k]), root @ root.T
+        law = stats.multivariate_normal(mean, covariance, maxpts=400_000, abseps=1e-7)
+        truth = law.cdf(upper) - law.cdf(lower) if d == 1 else law.cdf(upper, lower_limit=lower)
         assert abs(ours[:, k].mean() / truth - 1) < 0.01
         assert ours[:, k].std() / truth < 0.02
 

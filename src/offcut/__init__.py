@@ -72,7 +72,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from offcut import cytometry, datasets, errors, estimators, plots, regions
+    import offcut.estimators as estimators
+    from offcut import cytometry, datasets, errors, plots, regions
     from offcut.augment import augment
     from offcut.check import check
     from offcut.choice import kernel_for

@@ -108,6 +108,7 @@ def test_giving_up_on_some_values_leaves_the_target_alone(clamped, monkeypatch):
     assert_agrees(posterior, grid, ["loc", "scale"])
 
 
+@pytest.mark.calibrate
 def test_several_zones_and_limits_of_each_observation():
     """Counted in bins below 0.4, known to 1.1, clamped above; and a limit for every row."""
     z = latent(seed=6)
@@ -225,6 +226,7 @@ def test_measurement_error_before_the_window():
     assert_disagrees(ignored, grid, ["loc", "scale"])
 
 
+@pytest.mark.calibrate
 def test_true_values_may_be_positive_where_noisy_ones_are_not():
     """Exponential true values, normal error, seen above -0.2: an exponentially modified normal."""
     rng = np.random.default_rng(9)
@@ -295,6 +297,7 @@ def test_slicing_the_true_values_leaves_the_joint_alone():
     assert run(noisy_shared(), hide_true, point_size=2).p_value > FALSE_ALARM
 
 
+@pytest.mark.calibrate
 def test_a_slice_that_does_not_shrink_around_the_present_value_is_caught(monkeypatch):
     honest = parts_module.slice_column
 

@@ -53,7 +53,7 @@ def make(
 ):
     """A sampler of few events, with learned concentrations."""
     groups = len(counts)
-    layout = MixtureLayout(CHUNK, D, groups, K, Layout(CHUNK, CHUNK, CHUNK, True, 3))
+    layout = MixtureLayout(CHUNK, D, groups, K, Layout(CHUNK, CHUNK, CHUNK, True, 2))
     alpha = Concentration(dist.Gamma(4.0, 4.0))
     weights = Sticks(alpha, K)
     if hierarchical:

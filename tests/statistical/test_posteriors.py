@@ -93,6 +93,7 @@ def test_zero_truncated_poisson_has_integer_points():
     assert_agrees(posterior, Grid(log_density, rate=(1e-4, 8.0, 800)), ["rate"])
 
 
+@pytest.mark.calibrate
 def test_hierarchical_groups_agree_with_numpyro_on_the_exact_likelihood():
     """Groups share a normal population; NumPyro knows this window's constant, we do not use it."""
     import numpyro

@@ -17,27 +17,29 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from offcut.mixtures.draws import Draws, chunks
+from offcut.mixtures.draws import Draws
 from offcut.mixtures.populations import log_terms
+
+#: Numbers in one temporary array: few enough for a cache.
+ROOM = 2**17
 
 
 def probabilities(drawn: Draws, matches: np.ndarray, count: int, x: np.ndarray) -> np.ndarray:
     """Of each of ``count`` populations, (point, population); ``matches`` is (draw, component)."""
-    belongs = (matches[:, :, None] == np.arange(count)).astype(float)
+    belongs = (matches[:, None, :] == np.arange(count)[:, None]).astype(float)
     matched = matches >= 0
     shares = np.empty((len(x), count))
     for part, terms in _in_parts(drawn, x):
-        total, peak = np.zeros((part.stop - part.start, count)), -np.inf
+        total, peak = np.zeros((count, part.stop - part.start)), -np.inf
         for s, t in enumerate(terms):
-            own = t[:, matched[s]]
-            most = own.max(1)
-            height = most - np.logaddexp.reduce(t, axis=1)
+            own = t[matched[s]]
+            most = own.max(0)
+            height = most - _log_sum(t)
             higher = np.maximum(peak, height)
-            inside = np.exp(own - most[:, None]) @ belongs[s, matched[s]]
-            total *= np.exp(peak - higher)[:, None]
-            total += inside * np.exp(height - higher)[:, None]
+            inside = belongs[s][:, matched[s]] @ np.exp(own - most)
+            total = total * np.exp(peak - higher) + inside * np.exp(height - higher)
             peak = higher
-        shares[part] = total / total.sum(1, keepdims=True)
+        shares[part] = (total / total.sum(0)).T
     return shares
 
 
@@ -47,27 +49,35 @@ def log_density(drawn: Draws, x: np.ndarray) -> np.ndarray:
     for part, terms in _in_parts(drawn, x):
         total = np.full(part.stop - part.start, -np.inf)
         for t in terms:
-            total = np.logaddexp(total, np.logaddexp.reduce(t, axis=1))
+            total = np.logaddexp(total, _log_sum(t))
         result[part] = total - np.log(len(drawn.means))
     return result
 
 
+def _log_sum(t: np.ndarray) -> np.ndarray:
+    """log sum exp over components, the first axis."""
+    most = t.max(0)
+    return most + np.log(np.exp(t - most).sum(0))
+
+
 def _in_parts(drawn: Draws, x: np.ndarray) -> Iterator[tuple[slice, Iterator[np.ndarray]]]:
-    """For points that fit into memory: t_s, (point, component), of one draw after the other."""
+    """For some points at a time: t_s, (component, point), of one draw after the other."""
     draws, K, d = drawn.means.shape
     roots = np.linalg.cholesky(drawn.covariances)
     constants = log_terms(drawn)[:, 0] - 0.5 * d * np.log(2 * np.pi)
     constants -= np.log(np.diagonal(roots, axis1=2, axis2=3)).sum(2)
-    # R⁻¹(x - mu) of all components side by side: one product of matrices in each draw.
+    # R⁻¹(x - mu) of all components one below the other: one product of matrices in each draw.
     inverse = np.linalg.inv(roots)
     centre = drawn.means.reshape(-1, d).mean(0)
-    offsets = np.einsum("skij,skj->ski", inverse, drawn.means - centre).reshape(draws, K * d)
-    maps = inverse.reshape(draws, K * d, d).transpose(0, 2, 1)
+    offsets = np.einsum("skij,skj->ski", inverse, drawn.means - centre).reshape(draws, K * d, 1)
+    maps = inverse.reshape(draws, K * d, d)
 
     def terms(points: np.ndarray) -> Iterator[np.ndarray]:
         for s in range(draws):
-            away = (points @ maps[s] - offsets[s]).reshape(-1, K, d)
-            yield constants[s] - 0.5 * np.einsum("mki,mki->mk", away, away)
+            away = maps[s] @ points - offsets[s]
+            yield constants[s][:, None] - 0.5 * (away**2).reshape(K, d, -1).sum(1)
 
-    for part in chunks(len(x), K * (d + 3)):
-        yield part, terms(x[part] - centre)
+    step = max(1, ROOM // (K * d))
+    for start in range(0, len(x), step):
+        part = slice(start, min(start + step, len(x)))
+        yield part, terms((x[part] - centre).T)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from copy import copy
 from numbers import Integral
 from typing import Any, Self
 
@@ -21,10 +20,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from offcut.errors import TrustWarning
 from offcut.estimators.membership import log_density, probabilities
+from offcut.estimators.standing import only_standing
 from offcut.mixtures.consensus import LOSSES
 from offcut.mixtures.density import window_probability
 from offcut.mixtures.draws import draws_of
-from offcut.mixtures.model import PROGRAMS, TruncatedMixture
+from offcut.mixtures.model import TruncatedMixture
 from offcut.precision import in_float64
 from offcut.regions import Box
 from offcut.result.advice import R_HAT_LIMIT
@@ -34,6 +34,10 @@ from offcut.sampling import sample
 
 #: Draws that densities are averaged over.
 DENSITY_DRAWS = 1000
+
+
+class UnsettledWarning(ConvergenceWarning, TrustWarning):
+    """What scikit-learn calls a lack of convergence and Offcut a reason for doubt."""
 
 
 class TruncatedGaussianMixture(
@@ -84,8 +88,9 @@ class TruncatedGaussianMixture(
     Attributes
     ----------
     labels_ : array of shape (n_samples,)
-        Consensus population of each sample, 0 being the largest. At borders ``predict``, which
-        sees a point and not its neighbours, may say otherwise.
+        Consensus population of each sample, 0 being the largest; populations that no component
+        of any draw stands for are dissolved. At borders ``predict``, which sees a point and not
+        its neighbours, may say otherwise.
     certainty_ : array of shape (n_samples,)
         Posterior probability that the sample belongs there.
     n_clusters_ : int
@@ -104,7 +109,7 @@ class TruncatedGaussianMixture(
     converged_ : bool
         Whether R-hat of the log densities and of the number of rejections is below 1.05.
     trouble_ : list of str
-        Reasons to doubt the run; ``fit`` warns where there are any.
+        Reasons to doubt the run; where there are any, ``fit`` gives a ``ConvergenceWarning``.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -113,16 +118,16 @@ class TruncatedGaussianMixture(
     >>> import numpy as np
     >>> from offcut.estimators import TruncatedGaussianMixture
     >>> rng = np.random.default_rng(0)
-    >>> X = np.concatenate([rng.normal(0.2, 0.5, (99, 1)), rng.normal(4, 0.5, (40, 1))])
-    >>> X = X[X[:, 0] > 0]
+    >>> X = np.concatenate([rng.normal(0.5, 0.5, (90, 2)), rng.normal(4, 0.5, (40, 2))])
+    >>> X = X[(X > 0).all(1)]
     >>> mixture = TruncatedGaussianMixture(
-    ...     lower=0, n_components=5, n_draws=100, n_chains=1, random_state=0
+    ...     lower=[0, 0], n_components=5, n_draws=50, n_warmup=50, n_chains=1, random_state=0
     ... ).fit(X)
     >>> mixture.n_clusters_
     2
-    >>> mixture.predict([[0.1], [3.5]])
+    >>> mixture.predict([[0.1, 0.2], [3.5, 4.0]])
     array([0, 1])
-    >>> mixture.score_samples([[-0.1]])
+    >>> mixture.score_samples([[-0.1, 0.2]])
     array([-inf])
     """
 
@@ -130,6 +135,7 @@ class TruncatedGaussianMixture(
         self,
         lower: Any = None,
         upper: Any = None,
+        *,
         region: Any = None,
         n_components: int = 20,
         alpha: Any = 1.0,
@@ -193,7 +199,7 @@ class TruncatedGaussianMixture(
                 progress=bool(self.verbose),
             )
         self.model_, self.posterior_ = model, posterior
-        self._find_populations(seed)
+        self._find_populations(X, seed)
         self._judge()
         return self
 
@@ -276,13 +282,14 @@ class TruncatedGaussianMixture(
             base=self.base,
             prior=self.prior,
             log_accept=self.log_accept,
-            # Moves with rejections: without a window there are none, and fewer moves compile sooner.
+            # Moves with rejections: without a window there are none, and less is to be compiled.
             reshape=region is not None or self.log_accept is not None,
         )
 
-    def _find_populations(self, seed: int) -> None:
+    def _find_populations(self, X: np.ndarray, seed: int) -> None:
         """The consensus partition and the table of its parts."""
-        self._found = self.model_.labels(self.posterior_, loss=self.loss, seed=seed)
+        found = self.model_.labels(self.posterior_, loss=self.loss, seed=seed)
+        self._found = only_standing(found, X)
         self.labels_, self.certainty_ = self._found.labels, self._found.certainty
         self.n_clusters_ = self._n_features_out = self._found.populations
         self.populations_ = self.model_.populations(self._found)
@@ -298,7 +305,7 @@ class TruncatedGaussianMixture(
         self.converged_ = all(value < R_HAT_LIMIT for value in r_hats)
         self.trouble_ = report.trouble
         if self.trouble_:
-            warnings.warn(" ".join(self.trouble_), ConvergenceWarning, stacklevel=3)
+            warnings.warn(" ".join(self.trouble_), UnsettledWarning, stacklevel=3)
 
     def _checked(self, X: Any) -> np.ndarray:
         """New points, for a fitted estimator."""
@@ -309,21 +316,10 @@ class TruncatedGaussianMixture(
         found = self._found
         return probabilities(found.draws, found.matches, self.n_clusters_, X)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        if "model_" in state:
-            state["model_"] = copy(state["model_"])
-            vars(state["model_"]).pop("programs", None)  # compiled code stays in its process
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if hasattr(self, "model_") and not hasattr(self.model_, "programs"):
-            self.model_.programs = PROGRAMS
-
 
 def _seed(random_state: Any) -> int:
     """An int as it is, otherwise one that the generator gives."""
+    generator = check_random_state(random_state)
     if isinstance(random_state, Integral):
         return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    return int(generator.randint(np.iinfo(np.int32).max))

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.augmentation.layout import Rejected
+from offcut.augmentation.layout import Rejected, materialised
 from offcut.mixtures.base import Components
 from offcut.mixtures.features import coefficients, features
 from offcut.mixtures.layout import MixtureData, MixtureLayout
@@ -108,7 +108,8 @@ def allocate(
 
     def one(chunk: jax.Array, carry: tuple) -> tuple:
         labels, totals = carry
-        phi = phi_of(chunk)
+        # Computed once: otherwise features are worked out again inside the product.
+        phi = materialised(chunk, lambda: phi_of(chunk))
         uniform = jax.random.uniform(jax.random.fold_in(key, chunk), (size,))
         label = choose(w @ phi, uniform)
         real = chunk * size + jnp.arange(size, dtype=jnp.int32) < n

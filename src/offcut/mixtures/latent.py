@@ -39,7 +39,14 @@ from offcut.mixtures.allocation import (
 from offcut.mixtures.base import Components
 from offcut.mixtures.features import size
 from offcut.mixtures.layout import MixtureData
-from offcut.mixtures.poisson import accept_rates, counts_of, draw_rates, merged, run_poisson
+from offcut.mixtures.poisson import (
+    accept_rates,
+    count_and_sum,
+    counts_of,
+    draw_numbers,
+    draw_rates,
+    with_fresh,
+)
 from offcut.mixtures.rejections import Block, CellRun, Proposed, propose, run_cells
 from offcut.mixtures.reshape import propose_shapes
 from offcut.mixtures.sampler import MixtureSampler
@@ -101,7 +108,7 @@ class LatentSampler(MixtureSampler):
         if self.reshapes:
             fine = ~full & ~broken
             held, too_full, reshaped = self._reshape(
-                key_shape, state, before, held, totals, fine, stage, data
+                key_shape, state, held, totals, fine, stage, data
             )
             full |= too_full
         status = jnp.where(broken, BROKEN, jnp.where(full, FULL, OK))
@@ -123,7 +130,6 @@ class LatentSampler(MixtureSampler):
         self,
         key: jax.Array,
         state: LatentState,
-        before: Rejected,
         held: Rejected,
         totals: jax.Array,
         fine: jax.Array,
@@ -142,13 +148,9 @@ class LatentSampler(MixtureSampler):
         shapes = propose_shapes(key_propose, state.components, own, data.base)
         log_r = self._growth(state.components, shapes.components, data)
         rates = draw_rates(key_rate, log_weights + log_r, data.counts + by_group)
-        scratch = spare_section(layout.buffer, held, before)
-        run = run_poisson(
-            layout, key_run, self.passes, shapes.components, rates, data, scratch, stage.budget
-        )
-        capacity = capacity_of(layout.buffer, held)
-        complete = run.rejected.count <= stage.budget
-        fresh, _ = counts_of(layout, run.rejected)
+        proposals = draw_numbers(key_run, shapes.components, rates)
+        run = count_and_sum(layout, proposals, self.passes, data)
+        fresh = run.rejected[:K]
         excess = totals[:K] - run.accepted[:K]
         by_row = excess[:, width:].T
         by_row = by_row if log_r.shape[0] > 1 else jnp.sum(by_row, axis=0, keepdims=True)
@@ -167,15 +169,15 @@ class LatentSampler(MixtureSampler):
             fresh,
             stage.budget,
         )
-        accepted &= complete
         total = jnp.sum(jnp.where(accepted, fresh, have))
-        too_full = complete & (jnp.maximum(run.rejected.count, total) > capacity)
-        # Nothing can fail from here on, so the section of the Y from before the step may go.
-        held = held._replace(points=run.rejected.points, owner=run.rejected.owner)
-        free = 3 * section_rows(layout.buffer, held) - held.offset - run.rejected.offset
+        too_full = total > capacity_of(layout.buffer, held)
+        # Nothing can fail from here on, so the section of the Y from before the step may go
+        # (where the sweep gave up and that is the held Y, another is free).
+        free = spare_section(layout.buffer, held, held).offset
+        chosen = jnp.append(accepted, False)
         held = lax.cond(
             fine & ~too_full & jnp.any(accepted),
-            lambda: merged(layout, held, run.rejected, jnp.append(accepted, False), free),
+            lambda: with_fresh(layout, held, proposals, chosen, free, self.passes, data),
             lambda: held,
         )
         occupied = own[:, -1] > 0
@@ -184,10 +186,8 @@ class LatentSampler(MixtureSampler):
 
     def _growth(self, components: Components, proposed: Components, data: MixtureData) -> jax.Array:
         """log r: by how much components should grow for as many to pass as before, (R, K)."""
-        before, after = (
-            self.rough_masses(part, data).reshape(self.windows, -1)
-            for part in (components, proposed)
-        )
+        both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), components, proposed)
+        before, after = jnp.split(self.rough_masses(both, data), 2, axis=1)
         log_r = jnp.clip(before - after, -MOST_GROWTH, MOST_GROWTH)
         if isinstance(self.weights, Sticks):
             return jnp.mean(log_r, axis=0, keepdims=True)
@@ -207,7 +207,7 @@ class LatentSampler(MixtureSampler):
 
         start = (
             jnp.int32(0),
-            CellRun(scratch, jnp.int32(0), jnp.sum(data.counts)),
+            CellRun(scratch, jnp.int32(0), data.n, jnp.zeros_like(data.counts)),
             jnp.array(True),
         )
         count, run, over = lax.while_loop(

@@ -34,7 +34,7 @@ class MixtureLayout(NamedTuple):
         roomy = int(np.clip(2 ** int(math.log2(2**16 / row)), 128, 1024))
         chunk = int(np.clip(2 ** math.ceil(math.log2(max(n, 2))), 128, roomy))
         rows = -(-n // chunk) * chunk
-        return cls(rows, d, groups, components, Layout(rows, chunk, chunk, True, 3))
+        return cls(rows, d, groups, components, Layout(rows, chunk, chunk, True, 2))
 
     @property
     def chunk(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -84,6 +84,8 @@ class TruncatedMixture:
     {'chain': 2, 'draw': 20, 'component': 5, 'channel': 2}
     """
 
+    programs: ClassVar[dict[Any, Any]] = PROGRAMS
+
     def __init__(
         self,
         region: Any = None,
@@ -117,7 +119,6 @@ class TruncatedMixture:
         self.base = NormalInverseWishart() if base is None else base
         self.hierarchical = bool(hierarchical)
         self.split_merge, self.reshape = int(split_merge), bool(reshape)
-        self.programs = PROGRAMS
 
     def prepare(
         self, data: Any, covariates: Any, kernel: Any

@@ -26,32 +26,25 @@ log u, in terms of lambda (see ``log_measure`` of ``sticks`` and ``hierarchy``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.augmentation.layout import (
-    Rejected,
-    capacity_of,
-    exclusive_count,
-    materialised,
-    section_rows,
-    write_rows,
-)
+from offcut.augmentation.layout import Rejected, exclusive_count, section_rows, write_rows
 from offcut.mixtures.allocation import add_by_label, chunks_of, rejected_chunk, unit_features
 from offcut.mixtures.base import Components
 from offcut.mixtures.features import size
 from offcut.mixtures.layout import MixtureData, MixtureLayout
-from offcut.mixtures.rejections import Filter, propose
+from offcut.mixtures.rejections import Filter, Proposed, propose
 
 
 class PoissonRun(NamedTuple):
-    """Rejections (count may exceed the room: then it was cut short), totals of what passed."""
+    """Totals by component of what passed, and numbers of what did not."""
 
-    rejected: Rejected
     accepted: jax.Array  # (K + 1, features + G)
+    rejected: jax.Array  # (K + 1,)
 
 
 def draw_rates(key: jax.Array, log_weights: jax.Array, proposals: jax.Array) -> jax.Array:
@@ -78,98 +71,125 @@ def accept_rates(
     uniform = jnp.log(jax.random.uniform(key, log_ratio.shape))
 
     def one(carry: tuple, k: jax.Array) -> tuple:
-        log_rates, total = carry
+        log_rates, log_g, total = carry
         proposed = log_rates.at[:, k].add(log_r[:, k])
-        ratio = log_ratio[k] + log_measure(proposed) - log_measure(log_rates)
+        new_log_g = log_measure(proposed)
         more = total + fresh[k] - held[k]
-        accepted = (uniform[k] < ratio) & (more <= budget)
-        carry = (jnp.where(accepted, proposed, log_rates), jnp.where(accepted, more, total))
-        return carry, accepted
+        accepted = (uniform[k] < log_ratio[k] + new_log_g - log_g) & (more <= budget)
+        new = (proposed, new_log_g, more)
+        return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, carry), accepted
 
-    return lax.scan(one, (log_weights, jnp.sum(held)), jnp.arange(log_ratio.shape[0]))[1]
+    start = (log_weights, log_measure(log_weights), jnp.sum(held))
+    return lax.scan(one, start, jnp.arange(log_ratio.shape[0]))[1]
 
 
-def run_poisson(
-    layout: MixtureLayout,
-    key: jax.Array,
-    passes: Filter,
-    components: Components,
-    rates: jax.Array,
-    data: MixtureData,
-    buffer: Rejected,
-    limit: jax.Array,
-) -> PoissonRun:
-    """Poisson(lambda_gk) proposals from each component in each group."""
-    K, size_of_block = layout.components, layout.buffer.block
+class Proposals(NamedTuple):
+    """Everything that a run of Poisson(lambda_gk) proposals is made from: it can be run twice.
+
+    The first time one sees what passes and counts what does not; the second time one keeps the
+    rejections of the components that were accepted, the only ones that there must be room for.
+    """
+
+    key: jax.Array
+    components: Components
+    ends: jax.Array  # number of proposals up to the end of each cell (group, component)
+
+
+def draw_numbers(key: jax.Array, components: Components, rates: jax.Array) -> Proposals:
+    """Poisson numbers of proposals."""
     key_numbers, key_points = jax.random.split(key)
     # JAX's Poisson sampler insists on its own implementation of the same generator.
     plain = jax.random.wrap_key_data(jax.random.key_data(key_numbers), impl="threefry2x32")
     numbers = jax.random.poisson(plain, rates.reshape(-1), dtype=jnp.int32)
-    ends = jnp.cumsum(numbers)
-    room = jnp.minimum(limit, capacity_of(layout.buffer, buffer))
-    trash = buffer.offset + section_rows(layout.buffer, buffer) - 1
+    return Proposals(key_points, components, jnp.cumsum(numbers))
 
-    def unfinished(carry: tuple) -> jax.Array:
-        block, run = carry
-        return (block * size_of_block < ends[-1]) & (run.rejected.count <= room)
 
-    def draw_block(carry: tuple) -> tuple:
-        block, run = carry
+def run_poisson(
+    layout: MixtureLayout,
+    proposals: Proposals,
+    passes: Filter,
+    data: MixtureData,
+    collect: Callable[[Any, Proposed, jax.Array, jax.Array], Any],
+    start: Any,
+    wanted: jax.Array | None = None,
+) -> Any:
+    """Fold ``collect(collected, proposed, group, real)`` over blocks of proposals.
+
+    ``wanted`` (K,): blocks without proposals of these components are left out.
+    """
+    K, size_of_block, ends = layout.components, layout.buffer.block, proposals.ends
+
+    def draw_block(block: jax.Array, collected: Any) -> Any:
         place = block * size_of_block + jnp.arange(size_of_block, dtype=jnp.int32)
         real = place < ends[-1]
         cell = jnp.searchsorted(ends, place, side="right", method="compare_all")
         cell = jnp.minimum(cell, ends.shape[0] - 1).astype(jnp.int32)
         label, group = cell % K, cell // K
-        own_key = jax.random.fold_in(key_points, block)
-        proposed = materialised(
-            block, lambda: propose(own_key, passes, components, label, group, data)
-        )
-        is_rejected = real & ~proposed.accepted
-        rejected = run.rejected
-        row = rejected.offset + rejected.count + exclusive_count(is_rejected)
-        row = jnp.where(is_rejected, row, trash)
-        rejected = rejected._replace(
-            points=write_rows(rejected.points, row, (proposed.points, label)),
-            owner=write_rows(rejected.owner, row, group),
-            count=rejected.count + jnp.sum(is_rejected, dtype=jnp.int32),
-        )
-        passed = jnp.where(real & proposed.accepted, label, K)
+        own_key = jax.random.fold_in(proposals.key, block)
+
+        def draw() -> Any:
+            proposed = propose(own_key, passes, proposals.components, label, group, data)
+            return collect(collected, proposed, group, real)
+
+        if wanted is None:
+            return draw()
+        return lax.cond(jnp.any(wanted[label] & real), draw, lambda: collected)
+
+    return lax.fori_loop(0, -(-ends[-1] // size_of_block), draw_block, start)
+
+
+def count_and_sum(
+    layout: MixtureLayout, proposals: Proposals, passes: Filter, data: MixtureData
+) -> PoissonRun:
+    """The first run."""
+    K = layout.components
+
+    def collect(run: PoissonRun, proposed: Proposed, group: jax.Array, real: jax.Array) -> Any:
         phi = unit_features(layout, proposed.points.T, group)
-        accepted = add_by_label(run.accepted, passed, phi)
-        return block + 1, PoissonRun(rejected, accepted)
+        passed = jnp.where(real & proposed.accepted, proposed.label, K)
+        lost = jnp.where(real & ~proposed.accepted, proposed.label, K)
+        return PoissonRun(add_by_label(run.accepted, passed, phi), run.rejected.at[lost].add(1))
 
     nothing = jnp.zeros((K + 1, size(layout.d) + layout.groups))
-    start = PoissonRun(buffer._replace(count=jnp.int32(0)), nothing)
-    return lax.while_loop(unfinished, draw_block, (jnp.int32(0), start))[1]
+    start = PoissonRun(nothing, jnp.zeros(K + 1, jnp.int32))
+    return run_poisson(layout, proposals, passes, data, collect, start)
 
 
-def merged(
-    layout: MixtureLayout, old: Rejected, new: Rejected, chosen: jax.Array, offset: jax.Array
+def with_fresh(
+    layout: MixtureLayout,
+    held: Rejected,
+    proposals: Proposals,
+    chosen: jax.Array,
+    offset: jax.Array,
+    passes: Filter,
+    data: MixtureData,
 ) -> Rejected:
-    """Rejections of the ``chosen`` components (K + 1,) from ``new``, of the others from ``old``.
+    """Rejections of the ``chosen`` components (K + 1,) from the run, of the others from ``held``.
 
-    Both stand in sections of one buffer, ``new`` being the later version of it; what comes out
-    stands in the section at ``offset``.
+    They are written to the section of the same buffer at ``offset``.
     """
-    trash = offset + section_rows(layout.buffer, new) - 1
+    trash = offset + section_rows(layout.buffer, held) - 1
 
-    def copied(source: Rejected, take: jax.Array, into: Rejected) -> Rejected:
-        def one(chunk: jax.Array, into: Rejected) -> Rejected:
-            part = rejected_chunk(
-                layout, source._replace(points=into.points, owner=into.owner), chunk
-            )
-            keep = part.real & take[part.label]
-            row = jnp.where(keep, offset + into.count + exclusive_count(keep), trash)
-            return into._replace(
-                points=write_rows(into.points, row, (part.x.T, part.label)),
-                owner=write_rows(into.owner, row, part.owner),
-                count=into.count + jnp.sum(keep, dtype=jnp.int32),
-            )
+    def add(into: Rejected, keep: jax.Array, points: Any, owner: jax.Array) -> Rejected:
+        row = jnp.where(keep, offset + into.count + exclusive_count(keep), trash)
+        return into._replace(
+            points=write_rows(into.points, row, points),
+            owner=write_rows(into.owner, row, owner),
+            count=into.count + jnp.sum(keep, dtype=jnp.int32),
+        )
 
-        return lax.fori_loop(0, chunks_of(layout, source), one, into)
+    def old(chunk: jax.Array, into: Rejected) -> Rejected:
+        source = held._replace(points=into.points, owner=into.owner)
+        part = rejected_chunk(layout, source, chunk)
+        return add(into, part.real & ~chosen[part.label], (part.x.T, part.label), part.owner)
 
-    into = new._replace(offset=offset, count=jnp.int32(0))
-    return copied(new, chosen, copied(old, ~chosen, into))
+    def fresh(into: Rejected, proposed: Proposed, group: jax.Array, real: jax.Array) -> Rejected:
+        keep = real & ~proposed.accepted & chosen[proposed.label]
+        return add(into, keep, (proposed.points, proposed.label), group)
+
+    into = held._replace(offset=offset, count=jnp.int32(0))
+    into = lax.fori_loop(0, chunks_of(layout, held), old, into)
+    return run_poisson(layout, proposals, passes, data, fresh, into, chosen)
 
 
 def counts_of(layout: MixtureLayout, rejected: Rejected) -> tuple[jax.Array, jax.Array]:

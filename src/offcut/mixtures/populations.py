@@ -147,6 +147,9 @@ def tabulate(labels: Labels) -> list[Population]:
         member = labels.labels == p
         weight = np.where(labels.matches == p, drawn.weights.mean(1), 0.0)
         present = weight.sum(1) > 0
+        if not present.any():  # in no draw does a component stand for it
+            rows.append(_unsupported(p, member, labels))
+            continue
         share = weight[present] / weight[present].sum(1, keepdims=True)
         mean = np.einsum("sk,ski->si", share, drawn.means[present])
         away = drawn.means[present] - mean[:, None]
@@ -169,6 +172,24 @@ def tabulate(labels: Labels) -> list[Population]:
             )
         )
     return rows
+
+
+def _unsupported(p: int, member: np.ndarray, labels: Labels) -> Population:
+    """A population that no component of any draw stands for: a few events on a border."""
+    d = labels.draws.means.shape[-1]
+    unknown = _alone(np.full(labels.draws.groups, np.nan))
+    none = _alone(np.zeros(labels.draws.groups))
+    return Population(
+        f"population {p + 1}",
+        int(member.sum()),
+        none,
+        (none, none),
+        np.full(d, np.nan),
+        np.full((d, d), np.nan),
+        unknown,
+        (unknown, unknown),
+        float(labels.certainty[member].mean()),
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,9 @@ from offcut.mixtures.draws import draws_of, group_number
 from offcut.mixtures.window import Window
 from offcut.precision import in_float64
 
-#: Rounds of proposals before an event is given up.
+#: Rounds of proposals before an event is given up, and the least number of proposals in each.
 MOST_ROUNDS = 1000
+PROPOSALS = 4096
 
 
 @in_float64
@@ -48,19 +49,21 @@ def predict(
     result = np.empty_like(means)
     pending = np.arange(size)
     for turn in range(MOST_ROUNDS):
-        noise = rng.standard_normal((len(pending), means.shape[1]))
-        y = means[pending] + np.einsum("nij,nj->ni", roots[pending], noise)
-        passed = np.ones(len(pending), bool)
+        # Always as many, for JAX compiles for each number; the fewer events, the more for each.
+        own = np.resize(pending, max(size, PROPOSALS))
+        y = means[own] + np.einsum("nij,nj->ni", roots[own], rng.standard_normal(means[own].shape))
+        passed = np.ones(len(own), bool)
         if truncated:
-            own = jnp.full(len(pending), number)
             points = jnp.asarray(y[:, 0] if scalar else y)
-            passed = np.asarray(window.passes(jax.random.fold_in(key, turn), points, own))
-        result[pending[passed]] = y[passed]
-        pending = pending[~passed]
+            group_of = jnp.full(len(own), number)
+            passed = np.asarray(window.passes(jax.random.fold_in(key, turn), points, group_of))
+        found, first = np.unique(own[passed], return_index=True)
+        result[found] = y[passed][first]
+        pending = np.setdiff1d(pending, found)
         if not len(pending):
             return result[:, 0] if scalar else result
     raise SettingsError(
-        f"{len(pending)} of {size} events did not pass the filter in {MOST_ROUNDS} proposals "
-        "each: some draws have components with next to no mass in the window. Use "
+        f"{len(pending)} of {size} events did not pass the filter in {MOST_ROUNDS} rounds of "
+        "proposals: some draws have components with next to no mass in the window. Use "
         "truncated=False, or a tighter base"
     )

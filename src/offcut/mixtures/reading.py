@@ -46,4 +46,5 @@ def as_groups(covariates: Any, n: int) -> tuple[np.ndarray, list[str]]:
 
 def probes(n: int) -> np.ndarray:
     """Events at which the log density is followed: a fixed random choice."""
-    return np.sort(np.random.default_rng(n).choice(n, min(n, PROBES), replace=False))
+    chosen = np.sort(np.random.default_rng(n).choice(n, min(n, PROBES), replace=False))
+    return np.resize(chosen, PROBES)  # always as many, for compiled code depends on it

@@ -43,6 +43,7 @@ class CellRun(NamedTuple):
     collected: Any
     count: jax.Array  # type: ignore[assignment] # not the method of tuple
     missing: jax.Array
+    lost: jax.Array | None = None  # rejections by cell, where there are caps
 
 
 class Block(NamedTuple):
@@ -71,8 +72,7 @@ def propose(
     """A proposal from each of the labelled components."""
     key_noise, key_accept = jax.random.split(key)
     noise = jax.random.normal(key_noise, (label.shape[0], components.means.shape[1]))
-    roots = components.roots[label]
-    points = components.means[label] + jnp.sum(roots * noise[:, None, :], axis=2)
+    points = components.means[label] + jnp.einsum("mij,mj->mi", components.roots[label], noise)
     accepted = passes(key_accept, points * data.scale[None, :] + data.shift[None, :], group)
     return Proposed(points, label, accepted)
 
@@ -85,19 +85,25 @@ def run_cells(
     limit: jax.Array,
     collect: Callable[[Any, Block], Any],
     start: Any,
+    caps: jax.Array | None = None,
 ) -> CellRun:
     """Propose until every cell has what it wants, or more than ``limit`` are rejected.
 
     ``from_cells(key, cell)`` proposes ``size`` points, ``collect(collected, block)`` keeps what is
-    wanted of them.
+    wanted of them. A cell with more rejections than its cap gives up on its own, whatever the
+    others do.
     """
 
     def unfinished(carry: tuple) -> jax.Array:
-        _, need, rejected, _ = carry
-        return (jnp.sum(need) > 0) & (rejected <= limit)
+        _, need, lost, rejected, _ = carry
+        return (jnp.sum(_open(need, lost)) > 0) & (rejected <= limit)
+
+    def _open(need: jax.Array, lost: jax.Array) -> jax.Array:
+        return need if caps is None else jnp.where(lost <= caps, need, 0)
 
     def draw_block(carry: tuple) -> tuple:
-        block, need, rejected, collected = carry
+        block, every_need, lost, rejected, collected = carry
+        need = _open(every_need, lost)
         first, cell = _share(need, size)
         proposed = materialised(block, lambda: from_cells(jax.random.fold_in(key, block), cell))
         accepted_before = exclusive_count(proposed.accepted)
@@ -121,12 +127,14 @@ def run_cells(
         new = jnp.zeros_like(need).at[cell].add(is_accepted)
         if need.shape[0] == 1:
             new = jnp.sum(is_accepted, dtype=need.dtype)[None]
+        if caps is not None:
+            lost = lost.at[cell].add(is_rejected)
         rejected = rejected + jnp.sum(is_rejected, dtype=jnp.int32)
-        return block + 1, need - new, rejected, collected
+        return block + 1, every_need - new, lost, rejected, collected
 
-    carry = (jnp.int32(0), wanted, jnp.int32(0), start)
-    _, need, rejected, collected = lax.while_loop(unfinished, draw_block, carry)
-    return CellRun(collected, rejected, jnp.sum(need))
+    carry = (jnp.int32(0), wanted, jnp.zeros_like(wanted), jnp.int32(0), start)
+    _, need, lost, rejected, collected = lax.while_loop(unfinished, draw_block, carry)
+    return CellRun(collected, rejected, jnp.sum(need), lost)
 
 
 def _share(need: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:

@@ -92,9 +92,11 @@ def _propose(
     new_root = jnp.linalg.cholesky(half @ half.T)
     fine &= jnp.all(jnp.isfinite(new_root))
     new = Components(jnp.where(fine, m + L @ u, mean), jnp.where(fine, new_root, root))
-    change = coefficients(new.means, new.roots) - coefficients(mean, root)
-    log_prior = log_natural_prior(new.means, new.roots, base) - log_natural_prior(mean, root, base)
-    return Shapes(new, change, jnp.where(fine, log_prior, -jnp.inf))
+    means, roots = jnp.stack([new.means, mean]), jnp.stack([new.roots, root])
+    w = jax.vmap(coefficients)(means, roots)
+    log_prior = jax.vmap(log_natural_prior, (0, 0, None))(means, roots, base)
+    change = jnp.where(fine, log_prior[0] - log_prior[1], -jnp.inf)
+    return Shapes(new, w[0] - w[1], change)
 
 
 def log_natural_prior(mean: jax.Array, root: jax.Array, base: Base) -> jax.Array:
@@ -121,15 +123,16 @@ def accept_shapes(
     excess: jax.Array,
     held: jax.Array,
     fresh: jax.Array,
+    allowed: jax.Array,
     budget: jax.Array,
 ) -> jax.Array:
-    """Which steps are taken, one component after the other.
+    """Which of the ``allowed`` steps are taken, one component after the other.
 
     excess : sums of features of events, minus those of the accepted points of the proposal's run,
     (K, features). held, fresh : numbers of rejections that each component has and would have.
     """
     log_ratio = shapes.log_prior + jnp.sum(shapes.change * excess, axis=1)
-    wanted = jnp.log(jax.random.uniform(key, log_ratio.shape)) < log_ratio
+    wanted = allowed & (jnp.log(jax.random.uniform(key, log_ratio.shape)) < log_ratio)
 
     def one(total: jax.Array, component: tuple) -> tuple:
         wanted, more = component

@@ -111,13 +111,10 @@ def _move(
     other = jnp.where(is_split, leaves_for, there)
     together = counts.at[here].set(both[width:]).at[other].set(0.0)
     apart = counts.at[here].set(division.first[width:]).at[other].set(second[width:])
-    gain = (
-        log_marginal(data.base, division.first[:width])
-        + log_marginal(data.base, second[:width])
-        - log_marginal(data.base, both[:width])
-        + log_labels(apart.T)
-        - log_labels(together.T)
-    )
+    sets = jnp.stack([division.first, second, both])[:, :width]
+    log_m = jax.vmap(log_marginal, (None, 0))(data.base, sets)
+    log_p = jax.vmap(log_labels)(jnp.stack([apart.T, together.T]))
+    gain = log_m[0] + log_m[1] - log_m[2] + log_p[0] - log_p[1]
     empties = jnp.sum(empty) + jnp.where(is_split, 0, 1)  # as seen from the merged state
     log_ratio = gain - division.log_q + jnp.log(jnp.maximum(empties, 1))
     log_ratio = jnp.where(is_split, log_ratio, -log_ratio)
@@ -180,9 +177,11 @@ def launch(
             return total + phi @ jnp.where(real, jax.nn.sigmoid(w @ phi), 0.0)
 
         second = lax.fori_loop(0, _chunks(layout, found), one, jnp.zeros_like(both))
-        return fitted(second) - fitted(both - second)
+        own = jax.vmap(fitted)(jnp.stack([second, both - second]))
+        return own[0] - own[1]
 
-    odds = coefficients(x[1], pooled) - coefficients(x[0], pooled)
+    own = jax.vmap(coefficients, (0, None))(x, pooled)
+    odds = own[1] - own[0]
     return lax.fori_loop(0, LAUNCH_STEPS, step, jnp.concatenate([odds, even]))
 
 

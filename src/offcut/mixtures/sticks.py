@@ -119,15 +119,18 @@ def swap_labels(key: jax.Array, counts: jax.Array, alpha: jax.Array) -> jax.Arra
         return jnp.arange(K)
     uniform = jax.random.uniform(key, (SWAPS, 3))
 
-    def swap(turn: int, order: jax.Array) -> jax.Array:
+    def swap(turn: int, carry: tuple) -> tuple:
+        order, log_p = carry
         first, apart, accept = uniform[turn]
         i = jnp.int32(first * K)
         j = (i + 1 + jnp.int32(apart * (K - 1))) % K
         swapped = order.at[i].set(order[j]).at[j].set(order[i])
-        ratio = log_stick_labels(counts[swapped], alpha) - log_stick_labels(counts[order], alpha)
-        return jnp.where(jnp.log(accept) < ratio, swapped, order)
+        new_log_p = log_stick_labels(counts[swapped], alpha)
+        accepted = jnp.log(accept) < new_log_p - log_p
+        return jnp.where(accepted, swapped, order), jnp.where(accepted, new_log_p, log_p)
 
-    return lax.fori_loop(0, SWAPS, swap, jnp.arange(K))
+    start = (jnp.arange(K), log_stick_labels(counts, alpha))
+    return lax.fori_loop(0, SWAPS, swap, start)[0]
 
 
 def _behind(counts: jax.Array) -> jax.Array:

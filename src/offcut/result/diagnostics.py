@@ -30,7 +30,9 @@ def r_hat(series: np.ndarray) -> float:
         return float("nan")
     if np.all(series == series[:, :1]):
         return float("inf")  # every chain stands still, and not at the same place
-    return float(array_stats.rhat(series.astype(float), chain_axis=0, draw_axis=1))
+    # A part that stands still, or a series of two values once folded, has no variance to divide by.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(array_stats.rhat(series.astype(float), chain_axis=0, draw_axis=1))
 
 
 def parameter_table(posterior: xr.DataTree) -> Table:
