@@ -82,7 +82,8 @@ def picture(results, folder):
                 posterior, model, labels=labels, names=events.channels[:2], grid=80, ax=ax,
                 limits=((0, 0.65), (0, 0.8)),
             )  # fmt: skip
-            ax.set_title(f"{group}: {len(events):,} events, {labels.populations} populations")
+            large = int(np.sum(np.bincount(labels.labels) >= 0.01 * len(events)))
+            ax.set_title(f"{group}: {len(events):,} events, {large} populations above 1%")
     figure.savefig(folder / "gvhd.png", dpi=110)
     plt.close(figure)
 
