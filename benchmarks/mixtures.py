@@ -324,13 +324,13 @@ def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
     if ours.in_window:
         units = Units(labels, None, state.own)
         events = jax.jit(lambda: allocation.all_events(layout, data))()
-        counts, order = jax.jit(sampler._cells)(labels, data)
+        cells = jax.jit(sampler._cells)(labels, data)
 
         def reject(i: Any, run: Any) -> Any:
-            return sampler.run(own_key(i), state.components, events, counts, order, most, data)
+            return sampler.run(own_key(i), state.components, events, cells, most, data)
 
         def reshape(i: Any, state: Any) -> Any:
-            return sampler._reshape(own_key(i), state, events, counts, order, stage, data)[0]
+            return sampler._reshape(own_key(i), state, events, cells, stage, data)[0]
 
         rest = {
             "features of all events": (
@@ -340,8 +340,8 @@ def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
                 events,
             ),
             "events in order of cells": (
-                lambda i, cells: sampler._cells(labels + 0 * cells[1], data),
-                (counts, order),
+                lambda i, cells: sampler._cells(labels + 0 * cells.order, data),
+                cells,
             ),
         }
         runs = jax.jit(reject)(0, None)
@@ -358,7 +358,7 @@ def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
 
         def reshape(i: Any, held: Any) -> Any:
             yes = jnp.array(True)
-            return sampler._reshape(own_key(i), state, held, held, events_only, yes, stage, data)[0]
+            return sampler._reshape(own_key(i), state, held, events_only, yes, stage, data)[0]
 
         rest = {
             "statistics of rejections": (
