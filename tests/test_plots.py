@@ -15,6 +15,7 @@ from scipy import stats
 import offcut
 from offcut import plots
 from offcut.errors import DataError, SettingsError
+from offcut.plots.models import BEFORE
 
 mpl.use("Agg")
 
@@ -76,7 +77,7 @@ class TestDensity:
         figure = drawn(plots.density(posterior, model, draws=10_000, xlabel="flux"), tmp_path)
         (axes,) = figure.axes
         assert axes.get_xlabel() == "flux"
-        grid, mean = lines(axes)[plots.BEFORE].get_data()
+        grid, mean = lines(axes)[BEFORE].get_data()
         theta = posterior["posterior"].dataset.stack(s=("chain", "draw"))
         curves = stats.norm.pdf(grid[:, None], theta["loc"].values, theta["scale"].values)
         np.testing.assert_allclose(mean, curves.mean(1), rtol=1e-10)

@@ -209,6 +209,7 @@ def noisy_model(noise=True):
     )
 
 
+@pytest.mark.calibrate
 def test_measurement_error_before_the_window():
     x, error = noisy_data()
 

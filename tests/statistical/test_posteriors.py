@@ -57,6 +57,7 @@ def test_logistic_selection_with_unknown_slope(with_log_reject):
     assert_agrees(posterior, models.logistic_grid(x), ["loc", "slope"])
 
 
+@pytest.mark.calibrate
 def test_truncated_regression_where_every_observation_has_its_own_proposal():
     y, c = models.regression_data()
     model = models.regression()
