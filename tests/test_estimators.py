@@ -290,7 +290,7 @@ def made_up_draws() -> tuple[Draws, np.ndarray]:
     weights = rng.dirichlet(np.ones(3), (2, 1))
     mass = rng.uniform(0.1, 1, (2, 1, 3))
     drawn = Draws(
-        weights, weights, mass, mass[:, :, 0], rng.normal(size=(2, 3, 2)),
+        weights, weights, mass, rng.normal(size=(2, 3, 2)),
         np.einsum("skij,sklj->skil", roots, roots), (1, 2),
     )  # fmt: skip
     return drawn, np.array([[0, 1, -1], [1, -1, 0]])

@@ -235,7 +235,7 @@ def test_selection_probability():
 
 @pytest.mark.calibrate
 def test_giving_up_keeps_labelled_rejections(monkeypatch):
-    monkeypatch.setattr("offcut.mixtures.latent.MOST_ATTEMPTS", 1)
+    monkeypatch.setattr("offcut.mixtures.sampler.MOST_ATTEMPTS", 1)
     assert change(*make("latent"), budget=4) > FALSE_ALARM
 
 

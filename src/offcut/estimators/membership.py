@@ -17,8 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from offcut.mixtures.draws import Draws
-from offcut.mixtures.populations import log_terms
+from offcut.mixtures.draws import Draws, log_terms
 
 #: Numbers in one temporary array: few enough for a cache.
 ROOM = 2**17

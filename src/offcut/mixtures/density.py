@@ -26,7 +26,9 @@ from offcut.mixtures.draws import (
     chunks,
     components_of,
     draws_of,
+    finite_log,
     group_number,
+    log_terms,
 )
 from offcut.mixtures.features import coefficients, features
 from offcut.mixtures.window import Window
@@ -55,8 +57,8 @@ def density(
     d = drawn.means.shape[-1]
     x = as_points(points, d)
     number = group_number(drawn, group)
-    weights = _density_weights(drawn, number, truncated)
-    values = _evaluate(_log_density, drawn, weights, x, draws)
+    log_c = _log_coefficients(drawn, number, truncated)
+    values = _evaluate(_log_density, drawn, log_c, x, draws)
     if truncated:
         scalar = posterior["observed_data"].dataset["x"].ndim == 1
         values = values * window_probability(window, x, number, scalar)
@@ -84,7 +86,7 @@ def marginal(
         raise SettingsError(f"channels must be different numbers from 0 to {d - 1}, got {channels}")
     x = as_points(points, len(kept))
     number = group_number(drawn, group)
-    weights = _density_weights(drawn, number, truncated)
+    log_c = _log_coefficients(drawn, number, truncated)
     if truncated and len(kept) == d:
         order = np.argsort(kept)
         return density(
@@ -96,7 +98,7 @@ def marginal(
         drawn = drawn._replace(
             means=drawn.means[rows, heavy], covariances=drawn.covariances[rows, heavy]
         )
-        weights = weights[rows, heavy]
+        log_c = log_c[rows, heavy]
         rest = [c for c in range(d) if c not in kept]
         function: Callable = partial(
             _log_marginal_inside, window, jnp.array(kept), jnp.array(rest), number, seed
@@ -106,7 +108,7 @@ def marginal(
             means=drawn.means[:, :, kept], covariances=drawn.covariances[:, :, kept][..., kept]
         )
         function = _log_density
-    values = _evaluate(function, drawn, weights, x, draws)
+    values = _evaluate(function, drawn, log_c, x, draws)
     return values.reshape(*drawn.shape, len(x)) if draws else values
 
 
@@ -116,48 +118,47 @@ def window_probability(window: Window, x: np.ndarray, group: int, scalar: bool) 
     return np.asarray(window.probability(points, jnp.full(len(x), group)))
 
 
-def _density_weights(drawn: Draws, group: int, truncated: bool) -> np.ndarray:
-    """c_k with density sum_k c_k N_k, (draw, component)."""
-    if not truncated:
-        return drawn.weights[:, group]
-    return drawn.window_weights[:, group] / np.maximum(drawn.window_mass[:, group], 1e-300)
+def _log_coefficients(drawn: Draws, group: int, truncated: bool) -> np.ndarray:
+    """log c_k with density sum_k c_k N_k, (draw, component)."""
+    return log_terms(drawn)[:, group] if truncated else finite_log(drawn.weights[:, group])
 
 
 def _evaluate(
-    function: Callable, drawn: Draws, weights: np.ndarray, x: np.ndarray, each: bool
+    function: Callable, drawn: Draws, log_c: np.ndarray, x: np.ndarray, each: bool
 ) -> np.ndarray:
     """exp(function) at points, averaged over draws or each; in pieces that fit into memory."""
-    points = jnp.asarray(x.T)
-    number, K = weights.shape
-
-    def one(arguments: tuple, points: jax.Array) -> jax.Array:
-        index, log_weights, means, covariances = arguments
-        return jnp.exp(function(index, log_weights, means, covariances, points))
-
-    run = jax.jit(lambda arguments, points: jax.lax.map(lambda a: one(a, points), arguments))
-    total = jax.jit(
-        lambda arguments, points: jax.lax.fori_loop(
-            0,
-            arguments[0].shape[0],
-            lambda i, s: s + one(jax.tree.map(lambda a: a[i], arguments), points),
-            jnp.zeros(points.shape[1]),
-        )
-    )
-    with np.errstate(divide="ignore"):
-        log_weights = np.maximum(np.log(weights), -1e30)
+    number, K = log_c.shape
     arguments = (
         jnp.arange(number),
-        jnp.asarray(log_weights),
+        jnp.asarray(log_c),
         jnp.asarray(drawn.means),
         jnp.asarray(drawn.covariances),
     )
-    parts = []
-    for part in chunks(x.shape[0], K * 4):
-        if each:
-            parts.append(np.asarray(run(arguments, points[:, part])))
-        else:
-            parts.append(np.asarray(total(arguments, points[:, part])) / number)
+    points = jnp.asarray(x.T)
+    evaluate = _in_each_draw if each else _mean_over_draws
+    parts = [
+        np.asarray(evaluate(function, arguments, points[:, part]))
+        for part in chunks(x.shape[0], K * 4)
+    ]
     return np.concatenate(parts, axis=-1)
+
+
+@partial(jax.jit, static_argnums=0)
+def _in_each_draw(function: Callable, arguments: tuple, points: jax.Array) -> jax.Array:
+    """(draw, point)."""
+    return jax.lax.map(lambda draw: jnp.exp(function(*draw, points)), arguments)
+
+
+@partial(jax.jit, static_argnums=0)
+def _mean_over_draws(function: Callable, arguments: tuple, points: jax.Array) -> jax.Array:
+    """(point,)."""
+    number = arguments[0].shape[0]
+
+    def add(i: jax.Array, total: jax.Array) -> jax.Array:
+        draw = jax.tree.map(lambda a: a[i], arguments)
+        return total + jnp.exp(function(*draw, points))
+
+    return jax.lax.fori_loop(0, number, add, jnp.zeros(points.shape[1])) / number
 
 
 def _log_density(

@@ -23,7 +23,6 @@ class Draws(NamedTuple):
     weights: np.ndarray
     window_weights: np.ndarray
     window_mass: np.ndarray
-    window_share: np.ndarray
     means: np.ndarray
     covariances: np.ndarray
     shape: tuple[int, int]  # chains and draws that were used
@@ -50,19 +49,27 @@ def draws_of(posterior: xr.DataTree, most: int | None) -> Draws:
         values = dataset[name].values[:, chosen]
         return values.reshape(-1, *values.shape[2:])
 
-    def by_group(name: str, own: int) -> np.ndarray:
+    def by_group(name: str) -> np.ndarray:
         values = flat(name)
-        return values if values.ndim == own + 2 else values[:, None]
+        return values if values.ndim == 3 else values[:, None]
 
-    parts = [by_group(name, 1) for name in ("weights", "window_weights", "window_mass")]
+    parts = [by_group(name) for name in ("weights", "window_weights", "window_mass")]
     groups = max(part.shape[1] for part in parts)
     weights, within, mass = (
         np.broadcast_to(part, (part.shape[0], groups, part.shape[2])) for part in parts
     )
-    share = by_group("window_share", 0)
-    share = np.broadcast_to(share, (share.shape[0], groups))
-    means, covariances = flat("means"), flat("covariances")
-    return Draws(weights, within, mass, share, means, covariances, (chains, len(chosen)))
+    return Draws(weights, within, mass, flat("means"), flat("covariances"), (chains, len(chosen)))
+
+
+def log_terms(draws: Draws) -> np.ndarray:
+    """log(w_k / Z_k), (draw, group, component): what passes has density a sum_k (w_k / Z_k) N_k."""
+    return finite_log(draws.window_weights / np.maximum(draws.window_mass, 1e-300))
+
+
+def finite_log(weights: np.ndarray) -> np.ndarray:
+    """Logarithms that stay finite: 0 times -inf must not be NaN."""
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(weights), -1e30)
 
 
 def group_number(draws: Draws, group: int | None) -> int:

@@ -24,7 +24,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from offcut.augmentation.layout import MOST_REJECTED
-from offcut.budget import MOST_ATTEMPTS
 from offcut.mixtures.allocation import (
     all_events,
     allocate,
@@ -35,7 +34,7 @@ from offcut.mixtures.allocation import (
 from offcut.mixtures.base import Components
 from offcut.mixtures.features import features, size
 from offcut.mixtures.layout import MixtureData
-from offcut.mixtures.rejections import Block, CellRun, Proposed, propose, run_cells
+from offcut.mixtures.rejections import Block, CellRun, Proposed, not_begun, propose, run_cells
 from offcut.mixtures.reshape import accept_shapes, propose_shapes
 from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.units import Units
@@ -79,9 +78,7 @@ class WindowSampler(MixtureSampler):
 
     prior = "window"
 
-    def first_state(
-        self, key: jax.Array, totals: jax.Array, data: MixtureData, common: dict[str, Any]
-    ) -> WindowState:
+    def first_state(self, key: jax.Array, data: MixtureData, common: dict[str, Any]) -> WindowState:
         """Labels given weights and components; no rejections yet."""
         layout = self.layout
         w = label_coefficients(common["components"], common["weights"].log_weights, layout.groups)
@@ -100,7 +97,12 @@ class WindowSampler(MixtureSampler):
         reshaped = jnp.zeros(())
         if self.reshapes:
             state, reshaped = self._reshape(key_shape, state, events, cells, stage, data)
-        attempts, over, run = self._attempt(key_y, state, events, cells, stage, data)
+        attempts, over, run = self.redraw(
+            key_y,
+            stage.budget,
+            not_begun(self._nothing(events), cells.counts),
+            lambda key, _: self.run(key, state.components, events, cells, stage.budget, data),
+        )
         status = jnp.where(over & first, BROKEN, OK)
         state = state._replace(
             own=jnp.where(over, state.own, run.collected.own),
@@ -178,28 +180,23 @@ class WindowSampler(MixtureSampler):
         key_propose, key_run, key_accept = jax.random.split(key, 3)
         labels = state.labels
         totals = jnp.zeros((K + 1, width)).at[labels].add(events[:, :width])[:K]
-        held = jnp.zeros((K + 1, width)).at[labels].add(state.own[:, :width])[:K]
         occupied = totals[:, -1] > 0
         shapes = propose_shapes(key_propose, state.components, totals, data.base)
         caps = CAP_FOR_EACH * cells.counts + CAP_AT_LEAST
         no_limit = jnp.int32(MOST_REJECTED)
         run = self.run(key_run, shapes.components, events, cells, no_limit, data, caps)
         assert run.lost is not None
-        held_lost = (
-            jnp.zeros(caps.shape[0] + 1)
-            .at[cells.cell]
-            .add(state.own[:, width - 1] - events[:, width - 1])[:-1]
-        )
-        within = (run.lost <= caps) & (held_lost <= caps)
-        within = jnp.all(within.reshape(self.layout.groups, K), axis=0)
-        fresh = jnp.zeros((K + 1, width)).at[labels].add(run.collected.own[:, :width])[:K]
+        lost = state.own[:, width - 1] - events[:, width - 1]
+        held = jnp.zeros(caps.shape[0] + 1).at[cells.cell].add(lost)[:-1]
+        within = (run.lost <= caps) & (held <= caps)
+        by_component = (self.layout.groups, K)
         accepted = accept_shapes(
             key_accept,
             shapes,
             totals - run.collected.accepted[:K],
-            held[:, -1] - totals[:, -1],
-            fresh[:, -1] - totals[:, -1],
-            occupied & within & (state.count >= 0),
+            jnp.sum(held.reshape(by_component), axis=0),
+            jnp.sum(run.lost.reshape(by_component), axis=0),
+            occupied & jnp.all(within.reshape(by_component), axis=0) & (state.count >= 0),
             stage.budget,
         )
         chosen = Components(
@@ -213,31 +210,6 @@ class WindowSampler(MixtureSampler):
         count = jnp.where(state.count < 0, state.count, count.astype(jnp.int32))
         share = jnp.sum(accepted) / jnp.maximum(jnp.sum(occupied), 1)
         return state._replace(components=chosen, own=own, count=count), share
-
-    def _attempt(
-        self,
-        key: jax.Array,
-        state: WindowState,
-        events: jax.Array,
-        cells: Cells,
-        stage: Stage,
-        data: MixtureData,
-    ) -> tuple[jax.Array, jax.Array, CellRun]:
-        """Draw Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
-
-        def again(carry: tuple) -> tuple:
-            count, _, _ = carry
-            own_key = jax.random.fold_in(key, count)
-            run = self.run(own_key, state.components, events, cells, stage.budget, data)
-            return count + 1, run, run.count > stage.budget
-
-        nothing = self._nothing(events)
-        lost = jnp.zeros_like(cells.counts)
-        start = (jnp.int32(0), CellRun(nothing, jnp.int32(0), data.n, lost), jnp.array(True))
-        count, run, over = lax.while_loop(
-            lambda carry: carry[2] & (carry[0] < MOST_ATTEMPTS), again, start
-        )
-        return count, over, run
 
     def _nothing(self, events: jax.Array) -> Collected:
         """Events without rejections, and nothing accepted."""

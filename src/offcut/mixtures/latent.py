@@ -29,7 +29,6 @@ from offcut.augmentation.layout import (
     spare_section,
     write_rows,
 )
-from offcut.budget import MOST_ATTEMPTS
 from offcut.mixtures.allocation import (
     add_rejected,
     allocate,
@@ -47,7 +46,7 @@ from offcut.mixtures.poisson import (
     draw_rates,
     with_fresh,
 )
-from offcut.mixtures.rejections import Block, CellRun, Proposed, propose, run_cells
+from offcut.mixtures.rejections import Block, CellRun, Proposed, not_begun, propose, run_cells
 from offcut.mixtures.reshape import propose_shapes
 from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.sticks import Sticks
@@ -73,9 +72,7 @@ class LatentSampler(MixtureSampler):
 
     prior = "latent"
 
-    def first_state(
-        self, key: jax.Array, totals: jax.Array, data: MixtureData, common: dict[str, Any]
-    ) -> LatentState:
+    def first_state(self, key: jax.Array, data: MixtureData, common: dict[str, Any]) -> LatentState:
         """No rejections yet."""
         layout = self.layout
         like = (
@@ -196,24 +193,14 @@ class LatentSampler(MixtureSampler):
     def _attempt(
         self, key: jax.Array, state: LatentState, budget: jax.Array, data: MixtureData
     ) -> tuple[jax.Array, jax.Array, CellRun]:
-        """Draw Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
+        """Draw Y into the section that is not in use."""
         scratch = spare_section(self.layout.buffer, state.rejected, state.rejected)
-
-        def again(carry: tuple) -> tuple:
-            count, run, _ = carry
-            own_key = jax.random.fold_in(key, count)
-            run = self.run(own_key, state, run.collected, budget, data)
-            return count + 1, run, run.count > budget
-
-        start = (
-            jnp.int32(0),
-            CellRun(scratch, jnp.int32(0), data.n, jnp.zeros_like(data.counts)),
-            jnp.array(True),
+        return self.redraw(
+            key,
+            budget,
+            not_begun(scratch, data.counts),
+            lambda key, last: self.run(key, state, last.collected, budget, data),
         )
-        count, run, over = lax.while_loop(
-            lambda carry: carry[2] & (carry[0] < MOST_ATTEMPTS), again, start
-        )
-        return count, over, run
 
     def run(
         self,

@@ -14,7 +14,14 @@ from offcut import keys
 from offcut.errors import SettingsError
 from offcut.mixtures.allocation import choose
 from offcut.mixtures.consensus import Consensus, consensus, match_components
-from offcut.mixtures.draws import Draws, as_points, chunks, components_of, draws_of
+from offcut.mixtures.draws import (
+    Draws,
+    as_points,
+    chunks,
+    components_of,
+    draws_of,
+    log_terms,
+)
 from offcut.mixtures.features import coefficients, features
 from offcut.precision import in_float64
 
@@ -100,34 +107,34 @@ def draw_labels(drawn: Draws, x: np.ndarray, group: np.ndarray, seed: int) -> np
     key = keys.from_seed(seed)
     centre = x.mean(0)
     terms = log_terms(drawn)
-
-    def one(key: jax.Array, log_c: jax.Array, means: jax.Array, covariances: jax.Array, phi: Any,
-            own: jax.Array) -> jax.Array:  # fmt: skip
-        components = components_of(means, covariances)
-        w = jax.vmap(coefficients)(components.means, components.roots)
-        return choose(w @ phi + log_c[own].T, jax.random.uniform(key, own.shape))
-
-    run = jax.jit(one)
     partitions = np.empty((len(terms), len(x)), np.int32)
     for number, part in enumerate(chunks(len(x), drawn.means.shape[1])):
         phi, own = features(jnp.asarray((x[part] - centre).T)), jnp.asarray(group[part])
         for s in range(len(terms)):
             own_key = jax.random.fold_in(jax.random.fold_in(key, s), number)
-            partitions[s, part] = run(
+            partitions[s, part] = _labels_in_one_draw(
                 own_key, terms[s], drawn.means[s] - centre, drawn.covariances[s], phi, own
             )
     return partitions
 
 
-def log_terms(drawn: Draws) -> np.ndarray:
-    """log(w_k / Z_k), (draw, group, component)."""
-    with np.errstate(divide="ignore"):
-        ratio = drawn.window_weights / np.maximum(drawn.window_mass, 1e-300)
-        return np.maximum(np.log(ratio), -1e30)
+@jax.jit
+def _labels_in_one_draw(
+    key: jax.Array,
+    log_c: jax.Array,
+    means: jax.Array,
+    covariances: jax.Array,
+    phi: jax.Array,
+    group: jax.Array,
+) -> jax.Array:
+    """Labels of events with features ``phi``; ``log_c`` is (group, component)."""
+    components = components_of(means, covariances)
+    w = jax.vmap(coefficients)(components.means, components.roots)
+    return choose(w @ phi + log_c[group].T, jax.random.uniform(key, group.shape))
 
 
-def shares(labels: Labels) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """By draw, group and population: share in the window, share before the filter, share lost."""
+def shares(labels: Labels) -> tuple[np.ndarray, np.ndarray]:
+    """By draw, group and population: share in the window, and share lost."""
     drawn, count = labels.draws, labels.populations
     belongs = labels.matches[:, None, :] == np.arange(count)[None, :, None]  # draw, pop, comp
     within = np.einsum("sgk,spk->sgp", drawn.window_weights, belongs)
@@ -135,12 +142,12 @@ def shares(labels: Labels) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     passing = np.einsum("sgk,spk->sgp", drawn.weights * drawn.window_mass, belongs)
     with np.errstate(invalid="ignore"):
         lost = 1.0 - passing / latent
-    return within, latent, lost
+    return within, lost
 
 
 def tabulate(labels: Labels) -> list[Population]:
     """A row for each population, the largest first."""
-    within, _, lost = shares(labels)
+    within, lost = shares(labels)
     drawn = labels.draws
     rows = []
     for p in range(labels.populations):
@@ -218,7 +225,7 @@ class Difference:
 
 def compare(labels: Labels, first: int, second: int) -> list[Difference]:
     """Which populations differ between two groups, most certain first."""
-    within, _, _ = shares(labels)
+    within, _ = shares(labels)
     groups = within.shape[1]
     if not (0 <= first < groups and 0 <= second < groups and first != second):
         raise SettingsError(

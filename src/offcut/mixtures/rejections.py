@@ -46,6 +46,11 @@ class CellRun(NamedTuple):
     lost: jax.Array | None = None  # rejections by cell, where there are caps
 
 
+def not_begun(collected: Any, wanted: jax.Array) -> CellRun:
+    """A run in which nothing was proposed yet."""
+    return CellRun(collected, jnp.int32(0), jnp.sum(wanted), jnp.zeros_like(wanted))
+
+
 class Block(NamedTuple):
     """A block of proposals, and what became of each.
 

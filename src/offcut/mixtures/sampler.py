@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -16,6 +17,7 @@ from offcut.mixtures.base import Components, draw_all
 from offcut.mixtures.features import size
 from offcut.mixtures.hierarchy import Hierarchy
 from offcut.mixtures.layout import MixtureData, MixtureLayout
+from offcut.mixtures.rejections import CellRun
 from offcut.mixtures.split_merge import split_merge
 from offcut.mixtures.sticks import Sticks
 from offcut.mixtures.units import Units
@@ -85,11 +87,9 @@ class MixtureSampler(Sampler):
             # Copies: the state is given away in every call, the data are not.
             "frame": (jnp.array(data.shift, copy=True), jnp.array(data.scale, copy=True)),
         }
-        return self.first_state(key_rest, totals, data, common)
+        return self.first_state(key_rest, data, common)
 
-    def first_state(
-        self, key: jax.Array, totals: jax.Array, data: MixtureData, common: dict[str, Any]
-    ) -> Any:
+    def first_state(self, key: jax.Array, data: MixtureData, common: dict[str, Any]) -> Any:
         """A state with ``common`` in it and no rejections yet."""
         raise NotImplementedError
 
@@ -100,6 +100,31 @@ class MixtureSampler(Sampler):
     def latent_weights(self, state: Any) -> jax.Array:
         """Shares of the components before the filter, (G, K) or (1, K)."""
         raise NotImplementedError
+
+    def redraw(
+        self,
+        key: jax.Array,
+        budget: jax.Array,
+        start: CellRun,
+        run: Callable[[jax.Array, CellRun], CellRun],
+    ) -> tuple[jax.Array, jax.Array, CellRun]:
+        """Draw Y until |Y| <= budget, MOST_ATTEMPTS times at the most.
+
+        ``run(key, last)`` is one attempt, given the last one. Returns the number of attempts,
+        whether the last exceeded the budget too, and that one.
+        """
+
+        def again(carry: tuple) -> tuple:
+            count, last, _ = carry
+            drawn = run(jax.random.fold_in(key, count), last)
+            return count + 1, drawn, drawn.count > budget
+
+        count, drawn, over = lax.while_loop(
+            lambda carry: carry[2] & (carry[0] < MOST_ATTEMPTS),
+            again,
+            (jnp.int32(0), start, jnp.array(True)),
+        )
+        return count, over, drawn
 
     def passes(self, key: jax.Array, points: jax.Array, group: jax.Array) -> jax.Array:
         """Which proposals, as measured, are accepted."""
