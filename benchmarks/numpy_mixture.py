@@ -30,7 +30,7 @@ class State(NamedTuple):
 def base_of(x: np.ndarray) -> Base:
     """Scaled to the data, as Offcut's own."""
     d = x.shape[1]
-    return Base(x.mean(0), 1.0, d + 2.0, np.cov(x, rowvar=False))
+    return Base(x.mean(0), 0.3, d + 4.0, np.cov(x, rowvar=False))
 
 
 def sweep(

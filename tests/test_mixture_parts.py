@@ -275,7 +275,7 @@ def test_base_scaled_to_data():
     base = NormalInverseWishart().for_data(x)
     np.testing.assert_allclose(base.mean, x.mean(0))
     expected = np.asarray(base.scale) / (base.degrees - 3)
-    np.testing.assert_allclose(expected, np.cov(x, rowvar=False), rtol=1e-4)
+    np.testing.assert_allclose(expected, np.cov(x, rowvar=False) / 3, rtol=1e-4)
     assert "data" in repr(NormalInverseWishart())
     constant = NormalInverseWishart().for_data(np.ones((4, 2)))
     assert np.linalg.eigvalsh(constant.scale).min() > 0

@@ -133,7 +133,7 @@ def one(seed: int, prior: str, compare: bool, **settings) -> Outcome:
 def _sklearn(x, points):
     from sklearn.mixture import BayesianGaussianMixture
 
-    fit = BayesianGaussianMixture(12, max_iter=1000, random_state=0).fit(x)
+    fit = BayesianGaussianMixture(n_components=12, max_iter=1000, random_state=0).fit(x)
     return np.exp(fit.score_samples(points))
 
 

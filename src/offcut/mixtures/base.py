@@ -28,6 +28,10 @@ from offcut.regions.arrays import written
 
 #: A coordinate that does not vary is given this share of the others' scale.
 LEAST_SCALE = 1e-3
+#: By default a component's expected covariance is this share of the data's: a mixture has several.
+#: With it, 4 degrees beyond d and strength 0.3, intervals of what a window cut off were calibrated
+#: on simulated mixtures; with the data's own covariance, d + 2 and 1 they lay too far out.
+EXPECTED_SHARE = 1 / 3
 
 
 class Base(NamedTuple):
@@ -98,8 +102,9 @@ class NormalInverseWishart:
     """Where the mixture's components come from: Sigma ~ IW(degrees, scale), mu ~ N(mean, Sigma/k).
 
     Everything left out is taken from the data: ``mean`` is theirs, ``scale`` makes the expected
-    covariance of a component equal to the data's covariance. What was used is in the result's
-    attributes, and ``print(model)`` after a run shows it.
+    covariance of a component a third of the data's (with the default degrees: ``scale`` is the
+    data's covariance). What was used is in the result's attributes, and ``print(model)`` after a
+    run shows it.
 
     Parameters
     ----------
@@ -109,7 +114,8 @@ class NormalInverseWishart:
         k, in observations. With less, means are spread wider: at 0.01 components beyond the window
         become common, and with them endless rejections.
     degrees : float, optional
-        Degrees of freedom, above d - 1; by default d + 2, the least whole number with a mean.
+        Degrees of freedom, above d - 1; by default d + 4. With fewer, very wide components are
+        likely, most of whose mass may lie beyond the window.
     scale : matrix, optional
         Psi; the expected covariance is Psi / (degrees - d - 1).
 
@@ -117,11 +123,11 @@ class NormalInverseWishart:
     --------
     >>> from offcut.mixtures.base import NormalInverseWishart
     >>> NormalInverseWishart(strength=0.5)
-    NormalInverseWishart(mean=data, strength=0.5, degrees=d + 2, scale=data)
+    NormalInverseWishart(mean=data, strength=0.5, degrees=d + 4, scale=data)
     """
 
     mean: Any = None
-    strength: float = 1.0
+    strength: float = 0.3
     degrees: float | None = None
     scale: Any = None
 
@@ -134,13 +140,13 @@ class NormalInverseWishart:
         """The same with everything filled in; ``x`` is (n, d)."""
         d = x.shape[1]
         mean = x.mean(0) if self.mean is None else _array(self.mean, "mean", (d,))
-        degrees = float(d + 2 if self.degrees is None else self.degrees)
+        degrees = float(d + 4 if self.degrees is None else self.degrees)
         if not degrees > d - 1:
             raise ModelError(f"degrees must exceed d - 1 = {d - 1}, got {degrees:g}")
         if self.scale is not None:
             scale = _array(self.scale, "scale", (d, d))
         else:
-            scale = max(degrees - d - 1, 1.0) * data_covariance(x)
+            scale = EXPECTED_SHARE * max(degrees - d - 1, 1.0) * data_covariance(x)
         if not np.allclose(scale, scale.T) or np.linalg.eigvalsh(scale).min() <= 0:
             raise ModelError("scale must be a symmetric positive definite matrix")
         return NormalInverseWishart(mean, float(self.strength), degrees, scale)
@@ -157,7 +163,7 @@ class NormalInverseWishart:
     def __repr__(self) -> str:
         mean = "data" if self.mean is None else written(np.round(np.asarray(self.mean, float), 6))
         scale = "data" if self.scale is None else written(np.round(np.asarray(self.scale), 6))
-        degrees = "d + 2" if self.degrees is None else f"{self.degrees:g}"
+        degrees = "d + 4" if self.degrees is None else f"{self.degrees:g}"
         return (
             f"NormalInverseWishart(mean={mean}, strength={self.strength:g}, degrees={degrees}, "
             f"scale={scale})"

@@ -71,22 +71,25 @@ def box_mass(
     """Z_k, (K,), in the box from ``lower`` to ``upper``."""
     K, d = components.means.shape
     uniforms = shifted(key, lattice(points if d > 1 else 1, max(d - 1, 1)))
-    mass = jnp.ones((K, uniforms.shape[0]))
-    drawn: list[jax.Array] = []
-    for i in range(d):
-        centre = components.means[:, i, None]
-        for j in range(i):
-            centre = centre + components.roots[:, i, j, None] * drawn[j]
-        low, high, flipped = _towards_the_tail(
-            *((limit[i] - centre) / components.roots[:, i, i, None] for limit in (lower, upper))
-        )
+    uniforms = jnp.pad(uniforms, ((0, 0), (0, d - uniforms.shape[1])), constant_values=0.5)
+
+    def coordinate(state: tuple, at: tuple) -> tuple:
+        mass, drawn = state
+        i, mean, row, uniform, limits = at
+        centre = mean[:, None] + jnp.einsum("kj,kjm->km", row, drawn)  # later drawn are still 0
+        width = row[:, i, None]
+        low, high, flipped = _towards_the_tail(*((limit - centre) / width for limit in limits))
         p_low, p_high = _phi(low), _phi(high)
-        mass = mass * (p_high - p_low)
-        if i < d - 1:
-            uniform = uniforms[None, :, i]
-            share = jnp.where(flipped, 1.0 - uniform, uniform)
-            p = jnp.clip(p_low + share * (p_high - p_low), LEAST, 1.0 - 1e-16)
-            drawn.append(jnp.where(flipped, -1.0, 1.0) * ndtri(p))
+        share = jnp.where(flipped, 1.0 - uniform, uniform)
+        p = jnp.clip(p_low + share * (p_high - p_low), LEAST, 1.0 - 1e-16)
+        t = jnp.where(flipped, -1.0, 1.0) * ndtri(p)
+        return (mass * (p_high - p_low), drawn.at[:, i].set(t)), None
+
+    # A loop over coordinates rather than its unrolling: compiled once, not d times.
+    rows = jnp.moveaxis(components.roots, 1, 0)
+    start = (jnp.ones((K, uniforms.shape[0])), jnp.zeros((K, d, uniforms.shape[0])))
+    sites = (jnp.arange(d), components.means.T, rows, uniforms.T, (lower, upper))
+    (mass, _), _ = lax.scan(coordinate, start, sites)
     return jnp.mean(mass, axis=1)
 
 
