@@ -1,0 +1,1 @@
+"""Orthonormal frames: the matrix Langevin distribution on the Stiefel manifold."""
