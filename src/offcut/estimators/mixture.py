@@ -121,7 +121,7 @@ class TruncatedGaussianMixture(
     >>> X = np.concatenate([rng.normal(0.5, 0.5, (90, 2)), rng.normal(4, 0.5, (40, 2))])
     >>> X = X[(X > 0).all(1)]
     >>> mixture = TruncatedGaussianMixture(
-    ...     lower=[0, 0], n_components=5, n_draws=50, n_warmup=50, n_chains=1, random_state=0
+    ...     lower=[0, 0], n_components=5, n_draws=200, n_warmup=200, n_chains=1, random_state=0
     ... ).fit(X)
     >>> mixture.n_clusters_
     2
