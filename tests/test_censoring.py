@@ -151,6 +151,7 @@ def test_values_beyond_the_clamp():
         offcut.sample(plane, x, **RUN)
 
 
+@pytest.mark.calibrate
 def test_measurement_error_takes_the_noisy_values_and_gives_both():
     noisy = model(noise=lambda theta, true: dist.Normal(true, 0.3))
     accepted, rejected = offcut.augment(0, noisy, {"loc": 1.0}, n=30)

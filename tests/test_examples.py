@@ -30,6 +30,8 @@ TRAPS = {
     "survey": ["mean", "sd"],
     "time_to_infection": ["median"],
 }
+#: They compile for most of a minute each, and other tests show the same: with make calibrate.
+LONG = ("censored", "measurement_error", "simplex")
 LARGEST = 60_000  # bytes of a picture in docs/images/examples
 
 
@@ -46,7 +48,10 @@ def naive_of(name, result):
     return result["selection ignored"]["mean"] if name == "measurement_error" else result["naive"]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.calibrate] if n in LONG else []) for n in EXAMPLES],
+)
 def test_example(name, tmp_path, capsys):
     settings = {"draws": 300, "warmup": 600, "chains": 2, "progress": False}
     if name in KERNELS:

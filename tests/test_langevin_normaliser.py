@@ -8,7 +8,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from offcut.langevin.normaliser import is_exact, log_normaliser, mean_singular_values
+from offcut.langevin import normaliser
+from offcut.langevin.normaliser import is_exact
+
+log_normaliser = jax.jit(normaliser.log_normaliser, static_argnums=1)
+mean_singular_values = jax.jit(normaliser.mean_singular_values, static_argnums=1)
 
 
 @pytest.fixture(autouse=True)

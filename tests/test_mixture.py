@@ -126,7 +126,8 @@ def test_predicted_events_pass(fitted):
     assert (model.predict(posterior, 500, truncated=False) < 0).any()
 
 
-@pytest.mark.parametrize("prior", ["latent", pytest.param("window", marks=pytest.mark.calibrate)])
+@pytest.mark.calibrate
+@pytest.mark.parametrize("prior", ["latent", "window"])
 def test_bits_do_not_depend_on_threads_blocks_or_room(prior):
     x, _ = planted(110)
     model = offcut.TruncatedMixture(WINDOW, components=5, prior=prior)

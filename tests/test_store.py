@@ -74,6 +74,7 @@ def steps_saved(path: Path) -> dict[int, tuple[int, int]]:
     return found
 
 
+@pytest.mark.calibrate
 def test_killed_three_times_it_ends_with_the_draws_of_an_uninterrupted_run(
     tmp_path: Path, start_child: Any, truncated_normal: Any, observations: np.ndarray
 ) -> None:

@@ -59,6 +59,7 @@ def numpyro_draws(data):
     return run_numpyro(model)
 
 
+@pytest.mark.calibrate
 @pytest.mark.parametrize("kernel", [offcut.NUTS(), offcut.Exchange(), offcut.Direct()], ids=repr)
 def test_a_doubly_truncated_normal_agrees_with_numpyro(data, grid, numpyro_draws, kernel):
     """Welch's t-test over 16 chains each, and both against quadrature."""
@@ -73,6 +74,7 @@ def test_a_doubly_truncated_normal_agrees_with_numpyro(data, grid, numpyro_draws
     assert_agrees(posterior, grid, ["loc", "scale"])
 
 
+@pytest.mark.calibrate
 def test_a_union_seen_directly_and_by_its_rejections():
     window = Box(0, 1) | Box(lower=2.5)
     z = np.random.default_rng(6).normal(0.9, 1.0, 400)

@@ -141,6 +141,7 @@ def test_several_zones_and_limits_of_each_observation():
     assert_agrees(posterior, grid_of(terms), ["loc", "scale"])
 
 
+@pytest.mark.calibrate
 def test_one_clamped_coordinate_of_two():
     """x1 > 0 or nothing is recorded; x2 saturates. The first coordinate informs the second."""
     covariance = np.array([[1.0, 0.6], [0.6, 1.0]])
@@ -294,6 +295,7 @@ def noisy_shared():
     )
 
 
+@pytest.mark.calibrate
 def test_slicing_the_true_values_leaves_the_joint_alone():
     assert run(noisy_shared(), hide_true, point_size=2).p_value > FALSE_ALARM
 

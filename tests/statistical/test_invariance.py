@@ -147,6 +147,7 @@ def test_a_window_that_depends_on_theta_is_a_wall_but_exact():
     assert run(model, offcut.HMC(0.1, 3)).p_value > FALSE_ALARM
 
 
+@pytest.mark.calibrate
 def test_vectors_and_dicts_as_points():
     model = offcut.RejectionModel(
         prior={"loc": dist.Normal(0.0, 0.5).expand([2]).to_event(1)},

@@ -76,6 +76,7 @@ def test_the_summary_says_what_may_help(weak):
         assert posterior.attrs["missing_information"] > 0.9
 
 
+@pytest.mark.calibrate
 def test_an_informative_prior_is_right_and_silent():
     """The healthy twin: the same data and sweeps."""
     model = above_zero(*INFORMATIVE)

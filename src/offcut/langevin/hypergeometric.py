@@ -64,6 +64,7 @@ def log_h_drop(m: int, y: jax.Array, c: jax.Array) -> jax.Array:
 
     With s₁, s₂ belonging to the two arguments, s₁ - s₂ = -z² c / (s₁ + s₂).
     """
+    y, c = jnp.broadcast_arrays(jnp.asarray(y), jnp.asarray(c))
     return _log_h_drop(m, y, c)
 
 
