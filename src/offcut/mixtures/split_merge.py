@@ -116,7 +116,7 @@ def _move(
     log_p = jax.vmap(log_labels)(jnp.stack([apart.T, together.T]))
     gain = log_m[0] + log_m[1] - log_m[2] + log_p[0] - log_p[1]
     empties = jnp.sum(empty) + jnp.where(is_split, 0, 1)  # as seen from the merged state
-    log_ratio = gain - division.log_q + jnp.log(jnp.maximum(empties, 1))
+    log_ratio = gain - division.log_q + log_places(empties)
     log_ratio = jnp.where(is_split, log_ratio, -log_ratio)
     possible = (pair[0] != pair[1]) & (empties > 0) & jnp.isfinite(log_ratio)
     accepted = possible & (jnp.log(few[most + 2]) < log_ratio)
@@ -150,6 +150,11 @@ def choose_pair(
     number = jnp.array(CANDIDATES)[jnp.int32(uniform[most + 1] * len(CANDIDATES))]
     nearest = jnp.argmin(jnp.where(jnp.arange(most) < number, distance, jnp.inf))
     return jnp.stack([drawn[0], drawn[1 + nearest]])
+
+
+def log_places(empties: jax.Array) -> jax.Array:
+    """log E: a split may leave for any of the E empty components, a merge has one way back."""
+    return jnp.log(jnp.maximum(empties, 1))
 
 
 def launch(
