@@ -164,6 +164,7 @@ def test_measurement_error_takes_the_noisy_values_and_gives_both():
         offcut.sample(noisy, accepted, **RUN)
 
 
+@pytest.mark.calibrate
 def test_latent_parts_of_a_model_of_ones_own():
     def propose(key, theta):
         import jax

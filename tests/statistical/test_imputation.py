@@ -273,6 +273,7 @@ def hide_zone(points, n=5):
     return Hidden(Whole(jnp.arange(n), zone), None)
 
 
+@pytest.mark.calibrate
 def test_drawing_from_a_zone_leaves_the_joint_alone():
     assert run(normal_model(censored=lambda y: y >= LIMIT), hide_zone).p_value > FALSE_ALARM
     wrong = normal_model(censored=lambda y: y >= LIMIT + 0.3)  # drawn from another zone
