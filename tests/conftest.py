@@ -73,6 +73,13 @@ def no_looks(request: pytest.FixtureRequest) -> Any:
         yield
 
 
+@pytest.fixture
+def float64() -> Any:
+    """Double precision, for tests of parts that ``sample`` would run with it."""
+    with jax.enable_x64(True):
+        yield
+
+
 @pytest.fixture(scope="session")
 def truncated_normal() -> offcut.RejectionModel:
     return kill_me.truncated_normal()

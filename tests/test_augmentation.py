@@ -24,11 +24,7 @@ from offcut.augmentation.layout import (
 from offcut.log1mexp import log1mexp
 from offcut.observations import observe
 
-
-@pytest.fixture(autouse=True)
-def float64():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 @pytest.mark.parametrize("size", [32, 64, 512])

@@ -46,8 +46,8 @@ def relative(found, exact):
 
 
 @pytest.fixture(autouse=True)
-def digits():
-    with jax.enable_x64(True), mpmath.workdps(60):
+def digits(float64):
+    with mpmath.workdps(60):
         yield
 
 

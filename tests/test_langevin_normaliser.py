@@ -15,10 +15,7 @@ log_normaliser = jax.jit(normaliser.log_normaliser, static_argnums=1)
 mean_singular_values = jax.jit(normaliser.mean_singular_values, static_argnums=1)
 
 
-@pytest.fixture(autouse=True)
-def wide():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def with_mpmath(k1, k2, d):

@@ -25,10 +25,7 @@ from offcut.mixtures.window_mass import any_mass, box_mass
 RNG = np.random.default_rng(3)
 
 
-@pytest.fixture(autouse=True)
-def _float64():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def random_components(K, d, rng=RNG):

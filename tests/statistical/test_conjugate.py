@@ -25,16 +25,10 @@ from offcut.conjugate.probabilities import ProbabilityMatch
 from offcut.keys import from_seed
 from statistical.truth import FALSE_ALARM, Grid, p_value
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.usefixtures("float64")]
 
 POINTS, REPLICATES = 6, 10_000
 SCALE = np.array([[1.5, 0.4], [0.4, 0.8]])
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def make(prior, base):

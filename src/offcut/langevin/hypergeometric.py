@@ -42,10 +42,7 @@ def log_h(m: int, y: jax.Array) -> jax.Array:
     ...     print(f"{log_h(3, jnp.float64(2.0)):.12f}")  # log(sinh(2) / 2)
     0.595220192054
     """
-    steps, order = _ladder(m)
-    z = y / order
-    s = _root(z)
-    return _debye(order, s, z * z / (1.0 + s)) + sum(_climb(m, steps, y))
+    return _debye(_ladder(m)[1], y) + sum(_climb(m, y))
 
 
 @log_h.defjvp
@@ -56,7 +53,7 @@ def _log_h_jvp(m: int, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.
 
 def bessel_ratio(m: int, y: jax.Array) -> jax.Array:
     """A_m(y) = (log h_m)'(y), between 0 and 1."""
-    return _ratios(m, _ladder(m)[0], y)[0]
+    return _ratios(m, y)[0]
 
 
 def log_h_drop(m: int, y: jax.Array, c: jax.Array) -> jax.Array:
@@ -70,7 +67,7 @@ def log_h_drop(m: int, y: jax.Array, c: jax.Array) -> jax.Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _log_h_drop(m: int, y: jax.Array, c: jax.Array) -> jax.Array:
-    steps, order = _ladder(m)
+    _, order = _ladder(m)
     rest = jnp.maximum(1.0 - c, 0.0)
     z2 = (y / order) ** 2
     large, small = jnp.sqrt(1.0 + z2), jnp.sqrt(1.0 + z2 * rest)
@@ -83,7 +80,7 @@ def _log_h_drop(m: int, y: jax.Array, c: jax.Array) -> jax.Array:
         + (t_small - 1.0) * _value(quotient, t_small)
         - (t_large - 1.0) * _value(quotient, t_large)
     )
-    climbs = zip(_climb(m, steps, y * jnp.sqrt(rest)), _climb(m, steps, y), strict=True)
+    climbs = zip(_climb(m, y * jnp.sqrt(rest)), _climb(m, y), strict=True)
     return debye + sum(to - start for to, start in climbs)
 
 
@@ -110,9 +107,9 @@ def _ladder(m: int) -> tuple[int, float]:
     return steps, m / 2 + steps - 1
 
 
-def _ratios(m: int, steps: int, y: jax.Array) -> list[jax.Array]:
-    """A_m, A_{m+2}, ..., A_{m+2 steps} at y."""
-    order = m / 2 + steps - 1
+def _ratios(m: int, y: jax.Array) -> list[jax.Array]:
+    """A_m, A_{m+2}, ... at y, up the ladder."""
+    steps, order = _ladder(m)
     ratio = _debye_slope(order, y)
     found = [ratio]
     for j in reversed(range(steps)):
@@ -135,11 +132,12 @@ def _lower_jvp(m: int, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.
     return _lower(m, y, ratio), m / (whole * whole) * dy - lower * lower * d_ratio
 
 
-def _climb(m: int, steps: int, y: jax.Array) -> list[jax.Array]:
+def _climb(m: int, y: jax.Array) -> list[jax.Array]:
     """Logarithms of prod_j (1 + y A_{m+2j+2}(y) / (m+2j)), in two halves that cannot overflow."""
+    steps, _ = _ladder(m)
     if not steps:
         return []
-    ratios = _ratios(m, steps, y)
+    ratios = _ratios(m, y)
     logs = []
     for part in np.array_split(np.arange(steps), 2):
         less_one = jnp.zeros_like(y)  # the product less one keeps its digits near y = 0
@@ -150,9 +148,11 @@ def _climb(m: int, steps: int, y: jax.Array) -> list[jax.Array]:
     return logs
 
 
-def _debye(order: float, s: jax.Array, w: jax.Array) -> jax.Array:
-    """log h at a large order; w = s - 1."""
-    t = 1.0 / s
+def _debye(order: float, y: jax.Array) -> jax.Array:
+    """log h at a large order."""
+    z = y / order
+    s = _root(z)
+    t, w = 1.0 / s, z * z / (1.0 + s)  # w = s - 1
     return (
         order * (w - jnp.log1p(0.5 * w))
         - 0.5 * jnp.log1p(w)

@@ -61,13 +61,6 @@ def propose(key: jax.Array, G: jax.Array, kappa: jax.Array, count: int) -> Propo
     return Proposals(frames, jnp.stack(taken, axis=1))
 
 
-def taken_up(frames: jax.Array, G: jax.Array) -> jax.Array:
-    """c of given frames (n, d, p), (n, p)."""
-    overlap = jnp.einsum("nij,ir->njr", frames, G)
-    earlier = jnp.triu(jnp.ones((G.shape[1], G.shape[1])), 1)
-    return jnp.clip(jnp.sum(overlap**2 * earlier[None], axis=1), 0.0, 1.0)
-
-
 def log_accept(d: int, kappa: jax.Array, taken: jax.Array) -> jax.Array:
     """log D(X, kappa) - log D(kappa) of proposals with c = ``taken`` (n, p)."""
     p = taken.shape[1]
