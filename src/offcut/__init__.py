@@ -20,6 +20,8 @@ _HOMES = {
     "Clamped": "offcut.models.recording",
     "TruncatedMixture": "offcut.mixtures.model",
     "NormalInverseWishart": "offcut.mixtures.base",
+    "MatrixLangevin": "offcut.langevin.distribution",
+    "MatrixLangevinModel": "offcut.langevin.model",
     "sample": "offcut.sampling",
     "augment": "offcut.augment",
     "check": "offcut.check",
@@ -49,6 +51,8 @@ __all__ = [
     "Conjugate",
     "Direct",
     "Exchange",
+    "MatrixLangevin",
+    "MatrixLangevinModel",
     "NormalInverseWishart",
     "PseudoMarginal",
     "RandomWalk",
@@ -84,6 +88,8 @@ if TYPE_CHECKING:
     from offcut.kernels.nuts import NUTS
     from offcut.kernels.pseudo_marginal import PseudoMarginal
     from offcut.kernels.random_walk import RandomWalk
+    from offcut.langevin.distribution import MatrixLangevin
+    from offcut.langevin.model import MatrixLangevinModel
     from offcut.mixing import mixing_rate_bound
     from offcut.mixtures.base import NormalInverseWishart
     from offcut.mixtures.model import TruncatedMixture

@@ -115,6 +115,14 @@ def as_key(key: Any) -> jax.Array:
     )
 
 
+def fast(key: Any) -> jax.Array:
+    """A key or seed as one of ours, which gives the same bits; other generators stay."""
+    key = as_key(key)
+    if jax.random.key_impl(key) == "threefry2x32":
+        return jax.random.wrap_key_data(jax.random.key_data(key), impl=_IMPLEMENTATION)
+    return key
+
+
 def with_native_fallback(draw: Callable[..., Any]) -> Callable[..., Any]:
     """``draw(key, ...)``, called with JAX's own key type where it insists on that.
 

@@ -53,11 +53,14 @@ class Variable(NamedTuple):
 
     exchangeable : its entries change places during a run (components of a mixture), so that R-hat
     and ESS of one entry say nothing. diagnosed : a statistic that must agree between chains.
+    by_kernel : it is moved by the kernel whose score is recorded, so that the score can tell how
+    much of the information about it is missing.
     """
 
     dimensions: tuple[str, ...]
     exchangeable: bool = False
     diagnosed: bool = False
+    by_kernel: bool = True
 
 
 class Sampler:

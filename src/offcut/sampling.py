@@ -156,7 +156,7 @@ def run(
         "draws_rejections": int(sampler.draws_rejections),
         "direct_available": int(_direct_available(model, arrays)),
     }
-    facts |= model.facts(observed) if hasattr(model, "facts") else {}
+    facts |= model.facts(observed, sampler) if hasattr(model, "facts") else {}
     tree = make_tree(drawn, observed, certificate, settings, facts, sampler.variables())
     note_beyond(tree, model, arrays, drawn)
     warn_of_trouble(tree)
@@ -189,7 +189,8 @@ def prepare(
 
     A model that replaces the step whole has a method ``prepare(data, covariates, kernel)`` that
     returns these three, a dict ``programs`` for compiled code, and, where it has more to say in
-    the result's attrs, a method ``facts(observed)``.
+    the result's attrs, a method
+    ``facts(observed, sampler)``.
     """
     if hasattr(model, "prepare"):
         return model.prepare(data, covariates, kernel)

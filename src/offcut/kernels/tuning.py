@@ -85,6 +85,6 @@ def warmup_schedule(warmup: int) -> np.ndarray:
     """Rows of (slow, window_end, last), Stan's three-stage schedule."""
     rows = [
         (bool(slow), bool(end), step == warmup - 1)
-        for step, (slow, end) in enumerate(build_schedule(warmup))
+        for step, (slow, end) in enumerate(np.asarray(build_schedule(warmup)))
     ]
     return np.array(rows, dtype=bool).reshape(-1, 3)

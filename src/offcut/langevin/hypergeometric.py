@@ -61,14 +61,15 @@ def log_h_drop(m: int, y: jax.Array, c: jax.Array) -> jax.Array:
 
     With s₁, s₂ belonging to the two arguments, s₁ - s₂ = -z² c / (s₁ + s₂).
     """
-    y, c = jnp.broadcast_arrays(jnp.asarray(y), jnp.asarray(c))
-    return _log_h_drop(m, y, c)
+    # One y for many c stays one number: its half of the work is then done once.
+    return _log_h_drop(m, jnp.asarray(y), jnp.asarray(c))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _log_h_drop(m: int, y: jax.Array, c: jax.Array) -> jax.Array:
     _, order = _ladder(m)
     rest = jnp.maximum(1.0 - c, 0.0)
+    u = _safe_root(1.0 - c)
     z2 = (y / order) ** 2
     large, small = jnp.sqrt(1.0 + z2), jnp.sqrt(1.0 + z2 * rest)
     change = -z2 * c / (large + small)
@@ -80,7 +81,7 @@ def _log_h_drop(m: int, y: jax.Array, c: jax.Array) -> jax.Array:
         + (t_small - 1.0) * _value(quotient, t_small)
         - (t_large - 1.0) * _value(quotient, t_large)
     )
-    climbs = zip(_climb(m, y * jnp.sqrt(rest)), _climb(m, y), strict=True)
+    climbs = zip(_climb(m, y * u), _climb(m, y), strict=True)
     return debye + sum(to - start for to, start in climbs)
 
 

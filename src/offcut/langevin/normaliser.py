@@ -1,4 +1,4 @@
-r"""log Z(kappa) of the matrix Langevin distribution, exactly, for frames of one or two columns.
+r"""log Z(kappa) of the matrix Langevin distribution, exactly, where it is a single integral.
 
 Z(kappa) = ∫ etr(kappa Gᵀ X) dX over the uniform distribution on V_{p,d}; it depends on the singular
 values kappa alone. For p = 1 it is h_d(kappa). For p = 2, with the second column's projection on
@@ -8,9 +8,19 @@ the first mean direction written as sin phi,
 
 whose integrand falls to nothing beyond 10/√c, c = k1 A(k1) + k2 A(k2) + d - 2, where that is less
 than pi/2: 96 Gauss-Legendre nodes reach rounding for d up to 50 and kappa up to 1e6.
+
+For d = p = 3 the rotations and the reflections are half of O(3) each, Z = ½ [c(k1, k2, k3) +
+c(k1, k2, -k3)], and with sorted k1 >= k2 >= |k3| (Lee 2018, a form of the quaternion's Bingham
+constant), w = 1 - u,
+
+    c(k) = ½ ∫_{-1}^{1} I_0(½ (k1-k2)(1-u)) I_0(½ (k1+k2)(1+u)) exp(k3 u) du,
+
+by tanh-sinh quadrature, because its parts live on scales from 1/kappa to 1.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +34,15 @@ from offcut.langevin.hypergeometric import bessel_ratio, log_h, log_h_drop
 NODES = 96
 #: Where the integrand is cut off, in units of its width.
 WIDTHS = 10.0
+#: Range and step of the tanh-sinh rule.
+DOUBLY_FAR, DOUBLY_STEP = 3.4, 0.025
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(NODES)
 
 
-def is_exact(p: int) -> bool:
-    """Whether log Z is known for frames of p columns."""
-    return p <= 2
+def is_exact(d: int, p: int) -> bool:
+    """Whether log Z is known for d by p frames."""
+    return p <= 2 or d == p == 3
 
 
 def log_normaliser(kappa: jax.Array, d: int) -> jax.Array:
@@ -47,7 +59,9 @@ def log_normaliser(kappa: jax.Array, d: int) -> jax.Array:
         return log_h(d, kappa[0])
     if p == 2:
         return _two_columns(kappa[0], kappa[1], d)
-    raise NotImplementedError(f"log Z is known for frames of one or two columns, not of {p}")
+    if p == d == 3:
+        return _three_by_three(kappa)
+    raise NotImplementedError(f"log Z is known for p <= 2 and for 3 by 3, not for {d} by {p}")
 
 
 def mean_singular_values(kappa: jax.Array, d: int) -> jax.Array:
@@ -72,3 +86,43 @@ def _two_columns(first: jax.Array, second: jax.Array, d: int) -> jax.Array:
     log_integral = jax.nn.logsumexp(terms)
     constant = np.log(2.0) - betaln(0.5, 0.5 * (d - 1))
     return log_h(m, first) + log_h(m, second) + constant + log_integral
+
+
+def _three_by_three(kappa: jax.Array) -> jax.Array:
+    k = jnp.sort(kappa)[::-1]
+    rotations = _rotations(k[0], k[1], k[2])
+    reflections = _rotations(k[0], k[1], -k[2])
+    return jnp.logaddexp(rotations, reflections) - np.log(2.0)
+
+
+def _rotations(k1: jax.Array, k2: jax.Array, k3: jax.Array) -> jax.Array:
+    """log c(k), with the exponent of the mode k1 + k2 + k3 taken out of every term."""
+    w, rest, log_weight = (jnp.asarray(part) for part in _tanh_sinh())
+    near, far = 0.5 * (k1 - k2) * w, 0.5 * (k1 + k2) * rest
+    # log I_0(y) = log h_2(y); the sum of the linear parts is k1 + k2 + k3 - w (k2 + k3).
+    terms = log_weight + (log_h(2, near) - near) + (log_h(2, far) - far) - w * (k2 + k3)
+    return k1 + k2 + k3 + jax.nn.logsumexp(terms) - np.log(2.0)
+
+
+@cache
+def _tanh_sinh() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """w = 1 - u and 2 - w = 1 + u, both to full precision, and log weights for u in (-1, 1)."""
+    t = np.arange(-DOUBLY_FAR, DOUBLY_FAR + DOUBLY_STEP / 2, DOUBLY_STEP)
+    s = 0.5 * np.pi * np.sinh(t)
+    w, rest = 2.0 / (1.0 + np.exp(2 * s)), 2.0 / (1.0 + np.exp(-2 * s))
+    # du/dt = (pi/2) cosh t / cosh² s, and 1 / cosh² s = w (2 - w)
+    return w, rest, np.log(DOUBLY_STEP * 0.5 * np.pi * np.cosh(t) * w * rest)
+
+
+@jax.custom_jvp
+def log_normaliser_of(F: jax.Array) -> jax.Array:
+    """log Z as a function of F (d, p), smooth where singular values meet."""
+    return log_normaliser(jnp.linalg.svd(F, compute_uv=False), F.shape[0])
+
+
+@log_normaliser_of.defjvp
+def _log_normaliser_of_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    (F,), (dF,) = primals, tangents
+    U, kappa, Vt = jnp.linalg.svd(F, full_matrices=False)
+    value, slope = jax.value_and_grad(log_normaliser)(kappa, F.shape[0])
+    return value, jnp.sum((U * slope[None, :]) @ Vt * dF)

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from offcut.langevin.hypergeometric import log_h, log_h_drop
+from offcut.langevin.projection import unit, without
 from offcut.langevin.sphere import deviations
 
 #: A projection shorter than this has lost its direction to rounding.
@@ -49,12 +50,12 @@ def propose(key: jax.Array, G: jax.Array, kappa: jax.Array, count: int) -> Propo
         # Where nothing of G_r is left the column is uniform, and any direction will do.
         lost = (jnp.linalg.norm(left, axis=1) < _SHORTEST)[:, None]
         left = jnp.where(lost, jnp.cos(jnp.arange(1.0, d + 1.0))[None, :], left)
-        towards = _unit(_without(before, _unit(left)))
+        towards = unit(without(before, unit(left)))
         e = deviations(key_angle, d - r, kappa[r] * jnp.sqrt(1.0 - c))
         column = (1.0 - e)[:, None] * towards
         if d - r > 1:
             normals = jax.random.normal(key_around, (count, d))
-            around = _unit(_without(jnp.concatenate([before, towards[:, :, None]], 2), normals))
+            around = unit(without(jnp.concatenate([before, towards[:, :, None]], 2), normals))
             column = column + jnp.sqrt(e * (2.0 - e))[:, None] * around
         frames = frames.at[:, :, r].set(column)
         taken.append(c)
@@ -72,16 +73,3 @@ def log_accept(d: int, kappa: jax.Array, taken: jax.Array) -> jax.Array:
 def log_envelope(d: int, kappa: jax.Array) -> jax.Array:
     """log D(kappa) = sum_r log h_{d-r+1}(kappa_r)."""
     return sum((log_h(d - r, kappa[r]) for r in range(1, kappa.shape[0])), log_h(d, kappa[0]))
-
-
-def _without(columns: jax.Array, vectors: jax.Array) -> jax.Array:
-    """Vectors (n, d) less their projections on orthonormal columns (n, d, r), twice."""
-    for _ in range(2 if columns.shape[2] else 0):
-        inner = jnp.einsum("nij,ni->nj", columns, vectors)
-        vectors = vectors - jnp.einsum("nij,nj->ni", columns, inner)
-    return vectors
-
-
-def _unit(vectors: jax.Array) -> jax.Array:
-    length = jnp.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / jnp.where(length > 0, length, 1.0)

@@ -39,6 +39,16 @@ def deviations(key: jax.Array, m: int, kappa: jax.Array) -> jax.Array:
     return _by_rejection(key, m, kappa)
 
 
+def uniform_cosines(key: jax.Array, m: int, count: int) -> jax.Array:
+    """One coordinate of ``count`` uniform directions in R^m."""
+    if m == 1:
+        return jnp.where(jax.random.bernoulli(key, 0.5, (count,)), 1.0, -1.0)
+    uniforms = jax.random.uniform(key, (1 if m in (2, 3) else 2, count))
+    if m == 3:  # Archimedes
+        return 2.0 * uniforms[0] - 1.0
+    return jnp.cos(2.0 * np.pi * uniforms[0]) * _radius(m, uniforms[-1])
+
+
 def _by_rejection(key: jax.Array, m: int, kappa: jax.Array) -> jax.Array:
     b = (m - 1) / (2.0 * kappa + jnp.sqrt(4.0 * kappa**2 + (m - 1) ** 2))
     below = 2.0 * b / (1.0 + b)  # 1 - x0
@@ -63,6 +73,10 @@ def _by_rejection(key: jax.Array, m: int, kappa: jax.Array) -> jax.Array:
 
 
 def _beta_to_deviation(m: int, u: jax.Array, v: jax.Array, b: jax.Array) -> jax.Array:
-    radius = 1.0 if m == 2 else jnp.sqrt(-jnp.expm1(2.0 / (m - 2) * jnp.log(u)))
-    z = 0.5 * (1.0 + jnp.cos(2.0 * np.pi * v) * radius)
+    z = 0.5 * (1.0 + jnp.cos(2.0 * np.pi * v) * _radius(m, u))
     return 2.0 * b * z / (1.0 - (1.0 - b) * z)
+
+
+def _radius(m: int, u: jax.Array) -> jax.Array | float:
+    """Length of the projection of a uniform direction in R^m on a plane."""
+    return 1.0 if m == 2 else jnp.sqrt(-jnp.expm1(2.0 / (m - 2) * jnp.log(u)))

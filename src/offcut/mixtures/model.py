@@ -298,7 +298,7 @@ class TruncatedMixture:
         """Posterior predictive events, (size, channel): each from a draw chosen at random."""
         return predict(posterior, self.window, size, truncated=truncated, group=group, seed=seed)
 
-    def facts(self, observed: dict[str, np.ndarray]) -> dict[str, Any]:
+    def facts(self, observed: dict[str, np.ndarray], sampler: Any = None) -> dict[str, Any]:
         """What else the result should say: the base that was used, and the model."""
         x, _ = as_events(observed["x"])
         return {"base": repr(self.base.for_data(x)), "mixture": repr(self)}

@@ -1,10 +1,11 @@
 """Pictures of a posterior, one function each; they need matplotlib (``offcut[plots]``).
 
 ``density`` shows what was there before the filter, ``posterior`` the parameters, ``rejections``
-whether the budget left room, ``mixture`` the clusters of a truncated mixture. Each returns a
-matplotlib ``Figure``, to be saved with ``savefig``.
+whether the budget left room, ``mixture`` the clusters of a truncated mixture, ``frames`` and
+``concentrations`` orientations. Each returns a matplotlib ``Figure``, to be saved with ``savefig``.
 """
 
+from offcut.plots.langevin import concentrations, frames
 from offcut.plots.mixtures import mixture
 from offcut.plots.models import density, posterior, rejections
 from offcut.plots.style import (
@@ -33,7 +34,9 @@ __all__ = [
     "PINK",
     "STYLE",
     "TRUTH",
+    "concentrations",
     "density",
+    "frames",
     "mixture",
     "posterior",
     "rejections",

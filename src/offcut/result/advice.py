@@ -38,6 +38,7 @@ def find_trouble(posterior: xr.DataTree, table: Table) -> list[str]:
     """Reasons for doubt, in plain words, the gravest first."""
     parts = [
         _interrupted(posterior),
+        _approximate(posterior),
         _beyond(posterior),
         _mixing(posterior, table),
         _gave_up(posterior),
@@ -52,6 +53,11 @@ def _interrupted(posterior: xr.DataTree) -> str:
         return ""
     drawn, asked = posterior["posterior"].sizes["draw"], posterior.attrs["draws"]
     return f"The run was interrupted: {drawn} of {asked} draws of each chain are here."
+
+
+def _approximate(posterior: xr.DataTree) -> str:
+    named = posterior.attrs.get("approximation", "")
+    return f"Approximate: {named}." if named else ""
 
 
 def _beyond(posterior: xr.DataTree) -> str:

@@ -35,7 +35,9 @@ def make_tree(
     stats["proposal_acceptance_rate"] = n / (n + stats["rejected"])
     missing = Missing(float("nan"), {}, "this sampler draws no rejections")
     if facts["draws_rejections"]:
-        missing = missing_information(drawn.stats, drawn.draws, facts["kernel"])
+        known = variables or {}
+        by_kernel = {k: v for k, v in drawn.draws.items() if k not in known or known[k].by_kernel}
+        missing = missing_information(drawn.stats, by_kernel, facts["kernel"])
     attrs: dict[str, Any] = {
         **facts,
         "draws": settings.draws,

@@ -1,0 +1,175 @@
+r"""kappa given the rejections of Hoff's sampler: Algorithm 2 for frames.
+
+Draw Y given kappa until |Y| fits the budget (G and H, drawn with Y summed out, do not mind: the
+probability to fit does not depend on them), then move kappa given X, Y, G and H.
+
+The order of the columns is part of the proposal's density. By decreasing kappa most proposals are
+accepted; it is chosen anew during warm-up, from a running mean, and stays as it is afterwards. An
+order taken from the current kappa and frozen while kappa moves would give a wrong posterior.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from offcut.budget import MOST_ATTEMPTS
+from offcut.errors import StartError
+from offcut.langevin.draws import expected_acceptance
+from offcut.langevin.rejections import Held, Run, log_joint, nothing, resized, run
+from offcut.langevin.sampler import LangevinData, LangevinSampler, State
+from offcut.sampler import BROKEN, FULL, OK, Stage
+
+#: How fast the running mean of kappa forgets in warm-up.
+FORGETTING = 0.05
+#: A start that would need so many times the budget is hopeless.
+HOPELESS_START = 5.0
+#: Without a budget, more proposals a sweep than this are hopeless.
+MOST_PROPOSALS = 1e8
+
+
+class Kept(NamedTuple):
+    """The rejections, whether there are any yet, and the order of columns."""
+
+    held: Held
+    known: jax.Array
+    order: jax.Array
+    mean_kappa: jax.Array
+
+
+class AugmentedSampler(LangevinSampler):
+    """NUTS, HMC or RandomWalk on the augmented joint."""
+
+    redraws = True
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.draws_rejections = self.layout.p > 1
+
+    def first_own(
+        self, key: jax.Array, state: State, data: LangevinData, kappa: np.ndarray, budget: int
+    ) -> Kept:
+        """No rejections yet; columns by decreasing kappa of the rough estimate."""
+        at = self.kappa(state.position)
+        refuse_hopeless(np.asarray(at), int(data.n), budget)
+        order = jnp.asarray(np.argsort(-kappa, kind="stable"), jnp.int32)
+        return Kept(nothing(self.layout, 1), jnp.array(False), order, jnp.asarray(kappa))
+
+    def move(
+        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
+    ) -> tuple[State, dict[str, jax.Array], jax.Array]:
+        """Y given kappa, then kappa given Y."""
+        key_rejections, key_kernel = jax.random.split(key)
+        kept, attempts, over, status = self._rejections(key_rejections, state, stage, data)
+        along = self.along(state, data)
+
+        def log_density(position: jax.Array) -> jax.Array:
+            kappa = self.kappa(position)[kept.order]
+            joint = log_joint(self.layout, kappa, data.n, along[kept.order], kept.held)
+            return self.prior.log_density(position, {}) + joint
+
+        moved, stats = self.kernel_step(key_kernel, state, log_density, stage)
+        stats = {"rejected": kept.held.size, "attempts": attempts, "gave_up": over, **stats}
+        fine = status == OK
+        tuning = jax.tree.map(lambda a, b: jnp.where(fine, a, b), moved.tuning, state.tuning)
+        return moved._replace(own=kept, tuning=tuning), stats, status
+
+    def _rejections(
+        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
+    ) -> tuple[Kept, jax.Array, jax.Array, jax.Array]:
+        layout, old = self.layout, state.own
+        kappa = self.kappa(state.position)
+        mean = old.mean_kappa + FORGETTING * (kappa - old.mean_kappa)
+        mean = jnp.where(stage.adapting, mean, old.mean_kappa)
+        order = jnp.where(stage.adapting, jnp.argsort(-mean).astype(jnp.int32), old.order)
+        section = 1 - old.held.section
+
+        def attempt(carry: tuple) -> tuple:
+            count, last, _ = carry
+            drawn = run(
+                layout,
+                jax.random.fold_in(key, count),
+                kappa[order],
+                data.n,
+                stage.budget,
+                last.taken,
+                section,
+            )
+            return count + 1, drawn, drawn.rejected > stage.budget
+
+        stages = layout.p - 1
+        blank = Run(
+            old.held.taken,
+            jnp.zeros(stages, jnp.int32),
+            jnp.zeros(layout.p),
+            jnp.int32(0),
+            jnp.zeros(layout.p),
+        )
+        attempts, drawn, over = lax.while_loop(
+            lambda carry: carry[2] & (carry[0] < MOST_ATTEMPTS),
+            attempt,
+            (jnp.int32(0), blank, jnp.array(True)),
+        )
+        full = ~over & jnp.any(drawn.stopped > drawn.taken.shape[2])
+        success = ~over & ~full
+        held = Held(
+            drawn.taken,
+            jnp.where(success, section, old.held.section),
+            jnp.where(success, drawn.stopped, old.held.stopped),
+            jnp.where(success, drawn.along, old.held.along),
+        )
+        # An order belongs to the rejections drawn in it.
+        kept = Kept(held, old.known | success, jnp.where(success, order, old.order), mean)
+        broken = ~kept.known & ~full
+        status = jnp.where(full, FULL, jnp.where(broken, BROKEN, OK))
+        return kept, attempts, over, status
+
+    def capacity(self, state: State) -> int:
+        """Room for the rejections that one column stops."""
+        return int(state.own.held.taken.shape[2])
+
+    def resized(self, state: State, capacity: int) -> State:
+        """More room, same content."""
+        held = resized(self.layout, state.own.held, capacity)
+        return state._replace(own=state.own._replace(held=held))
+
+    def row_bytes(self, state: State) -> int:
+        """Bytes for one more rejection at each column."""
+        return 16 * (self.layout.p - 1)
+
+    def rejected(self, state: State) -> int:
+        """|Y|."""
+        return int(state.own.held.size)
+
+    def explain(self, state: State, evidence: Any) -> Exception:
+        """Nothing was ever held, and no attempt stayed within the budget."""
+        kappa = np.asarray(evidence)
+        return StartError(
+            f"the first {MOST_ATTEMPTS} attempts to draw rejections all exceeded the budget, at "
+            f"kappa = {np.round(kappa, 2).tolist()}. {_what_to_do(kappa)}"
+        )
+
+
+def refuse_hopeless(kappa: np.ndarray, n: int, budget: int) -> None:
+    """Raise where a sweep would need far more rejections than the budget allows."""
+    share = float(expected_acceptance(jnp.asarray(kappa)))
+    expected = n * (1 / share - 1) if share > 0 else np.inf
+    if expected > min(HOPELESS_START * max(budget, n), MOST_PROPOSALS):
+        raise StartError(
+            f"at kappa = {np.round(kappa, 2).tolist()} about {share:.0e} of the proposals are "
+            f"accepted, so a sweep would reject about {expected:.0e} of them, far more than the "
+            f"budget. {_what_to_do(kappa)}"
+        )
+
+
+def _what_to_do(kappa: np.ndarray) -> str:
+    if len(kappa) <= 4:
+        return "Raise the budget"
+    return (
+        f"Many columns of similar concentration ({len(kappa)} here) are out of reach of rejection "
+        'sampling: raise the budget, or use method="asymptotic", which is approximate'
+    )

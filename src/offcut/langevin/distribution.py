@@ -1,0 +1,220 @@
+"""The matrix Langevin (von Mises-Fisher) distribution as a NumPyro distribution."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import lax
+from numpyro.distributions import constraints
+
+from offcut import keys
+from offcut.errors import ModelError, TrustWarning
+from offcut.langevin import draws
+from offcut.langevin.maximum_likelihood import MaximumLikelihood, maximum_likelihood
+from offcut.langevin.normaliser import is_exact, log_normaliser_of
+from offcut.precision import in_float64
+
+#: Gibbs sweeps for one draw where rejection sampling is hopeless.
+GIBBS_SWEEPS = 200
+
+_by_rejection = jax.jit(draws.by_rejection, static_argnames="room")
+_by_gibbs = jax.jit(draws.by_gibbs, static_argnames=("count", "sweeps"))
+
+
+class _Frames(constraints.Constraint):
+    """Matrices with orthonormal columns."""
+
+    event_dim = 2
+
+    def __call__(self, x: Any) -> Any:
+        gram = jnp.einsum("...ij,...ik->...jk", x, x)
+        eye = jnp.broadcast_to(jnp.eye(x.shape[-1]), gram.shape)
+        tolerance = 100 * np.sqrt(float(jnp.finfo(x.dtype).eps))
+        return jnp.all(jnp.abs(gram - eye) < tolerance, axis=(-2, -1))
+
+    def feasible_like(self, prototype: Any) -> Any:
+        """The first coordinate axes."""
+        return jnp.broadcast_to(jnp.eye(*prototype.shape[-2:]), prototype.shape)
+
+
+class MatrixLangevin(dist.Distribution):
+    r"""X with orthonormal columns, d by p, with density etr(Fᵀ X) / Z(F).
+
+    The density is with respect to the uniform distribution on the Stiefel manifold V_{p,d}; for
+    p = d that is all of O(d), reflections included. F = G diag(kappa) Hᵀ: G Hᵀ is the mode, kappa
+    are the concentrations. p = 1 is the von Mises-Fisher distribution.
+
+    Parameters
+    ----------
+    F : array (..., d, p)
+        Parameter, 1 <= p <= d; zero for the uniform distribution.
+    normalised : bool, optional
+        Whether ``log_prob`` subtracts log Z, which is known for p <= 2 and for d = p = 3. In other
+        cases it must be given as False, and ``log_prob`` is then tr(Fᵀ X).
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from offcut import MatrixLangevin
+    >>> with jax.enable_x64(True):
+    ...     frames = MatrixLangevin.from_svd(jnp.eye(3)[:, :2], jnp.array([12.0, 6.0]))
+    ...     x = frames.sample(jax.random.key(0), (10_000,))
+    ...     print(x.shape, bool(jnp.all(jnp.abs(x.mean(0) - frames.mean) < 0.02)))
+    (10000, 3, 2) True
+    >>> MatrixLangevin.mle(x).kappa.round(1)
+    array([11.9,  6.1])
+    """
+
+    arg_constraints: ClassVar = {"F": constraints.real_matrix}
+    support = _Frames()
+    pytree_data_fields = ("F",)
+    pytree_aux_fields = ("normalised",)
+
+    def __init__(
+        self, F: Any, *, normalised: bool | None = None, validate_args: bool | None = None
+    ) -> None:
+        self.F = jnp.asarray(F) * 1.0
+        if self.F.ndim < 2 or not 1 <= self.F.shape[-1] <= self.F.shape[-2]:
+            raise ModelError(
+                f"F must be a matrix (d, p) with 1 <= p <= d, got shape {self.F.shape}"
+            )
+        if not isinstance(self.F, jax.core.Tracer) and not np.isfinite(np.asarray(self.F)).all():
+            raise ModelError("F has entries that are not finite")
+        self.normalised = normalised
+        super().__init__(
+            batch_shape=self.F.shape[:-2],
+            event_shape=self.F.shape[-2:],
+            validate_args=validate_args,
+        )
+
+    @classmethod
+    def from_svd(cls, G: Any, kappa: Any, H: Any = None, **settings: Any) -> MatrixLangevin:
+        """F = G diag(kappa) Hᵀ, with H the identity where it is left out."""
+        G, kappa = jnp.asarray(G) * 1.0, jnp.asarray(kappa) * 1.0
+        if G.ndim < 2 or G.shape[-1:] != kappa.shape[-1:]:
+            raise ModelError(
+                f"kappa needs an entry for each column of G, got shapes {kappa.shape}, {G.shape}"
+            )
+        F = G * kappa[..., None, :]
+        return cls(F if H is None else F @ jnp.swapaxes(jnp.asarray(H), -1, -2), **settings)
+
+    @staticmethod
+    def mle(X: Any) -> MaximumLikelihood:
+        """The maximum-likelihood estimate from n frames (n, d, p).
+
+        G and H are the singular vectors of the mean frame, and kappa solves
+        d log Z / d kappa = its singular values: exactly where log Z is known, else with the
+        asymptotics of Khatri & Mardia (1977); ``method`` of the result says which.
+        """
+        return maximum_likelihood(X)
+
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+        """Exact independent draws; where next to none are accepted Gibbs sweeps, with a warning.
+
+        (Inside a compiled function there is no warning.)
+        """
+        count = int(np.prod(sample_shape, dtype=int))
+        if isinstance(self.F, jax.core.Tracer) or isinstance(key, jax.core.Tracer):
+            drawn = _traced(key, self.F.reshape(-1, *self.event_shape), count)
+        else:
+            drawn = self._drawn(keys.fast(key), count).astype(self.F.dtype)
+        return drawn.reshape(*sample_shape, *self.batch_shape, *self.event_shape)
+
+    @in_float64
+    def _drawn(self, key: jax.Array, count: int) -> Any:
+        """(count, batch, d, p)."""
+        flat = np.asarray(self.F, float).reshape(-1, *self.event_shape)
+        if count == 0 or len(flat) == 0:
+            return np.zeros((count, *flat.shape))
+        room = 1 << (count - 1).bit_length()
+        each = []
+        for index, F in enumerate(flat):
+            own_key = key if len(flat) == 1 else jax.random.fold_in(key, index)
+            if _hopeless(F):
+                each.append(_by_gibbs(own_key, jnp.asarray(F), count=count, sweeps=GIBBS_SWEEPS))
+            else:
+                drawn = _by_rejection(own_key, jnp.asarray(F), jnp.int32(count), room=room)
+                each.append(drawn[:count])
+        return each[0][:, None] if len(each) == 1 else jnp.stack(each, axis=1)
+
+    @dist.util.validate_sample
+    def log_prob(self, value: Any) -> jax.Array:
+        """tr(Fᵀ X) - log Z, or without log Z where ``normalised=False``."""
+        inner = jnp.sum(self.F * value, axis=(-2, -1))
+        if self.normalised is False:
+            return inner
+        return inner - self.log_normaliser
+
+    @property
+    def log_normaliser(self) -> jax.Array:
+        """log Z(F), where it is known."""
+        self._must_be_exact()
+        flat = self.F.reshape(-1, *self.event_shape)
+        return jax.vmap(log_normaliser_of)(flat).reshape(self.batch_shape)
+
+    @property
+    def mean(self) -> jax.Array:
+        """E X = G diag(d log Z / d kappa) Hᵀ, where log Z is known."""
+        self._must_be_exact()
+        flat = self.F.reshape(-1, *self.event_shape)
+        return jax.vmap(jax.grad(log_normaliser_of))(flat).reshape(self.F.shape)
+
+    @property
+    def variance(self) -> jax.Array:
+        """Not offered: a frame's entries depend on each other."""
+        raise NotImplementedError("MatrixLangevin has no closed form for the entries' variances")
+
+    def _must_be_exact(self) -> None:
+        d, p = self.event_shape
+        if not is_exact(d, p):
+            raise ModelError(
+                f"the normalising constant is known for one or two columns and for 3 by 3, and F "
+                f"is {d} by {p}: MatrixLangevin(F, normalised=False) leaves it out of log_prob, "
+                "and means come from draws"
+            )
+
+
+def _hopeless(F: np.ndarray) -> bool:
+    """Whether rejection sampling would hardly ever accept; then a warning is given."""
+    kappa = np.linalg.svd(F, compute_uv=False)
+    if len(kappa) <= draws.ALWAYS_FEASIBLE:
+        return False
+    share = float(draws.expected_acceptance(jnp.asarray(kappa)))
+    if share > draws.HOPELESS:
+        return False
+    warnings.warn(
+        f"rejection sampling would accept about {share:.0e} of its proposals at concentrations "
+        f"{np.round(kappa, 3).tolist()}: each draw is the end of {GIBBS_SWEEPS} Gibbs sweeps from "
+        "the mode instead, which is not exact",
+        TrustWarning,
+        stacklevel=5,
+    )
+    return True
+
+
+@partial(jax.jit, static_argnames="count")
+def _traced(key: jax.Array, flat: jax.Array, count: int) -> jax.Array:
+    """``sample`` with F unknown at the time of tracing."""
+
+    def rejection(own_key: jax.Array, F: jax.Array) -> jax.Array:
+        return draws.by_rejection(own_key, F, jnp.int32(count), count)
+
+    def one(at: tuple) -> jax.Array:
+        if flat.shape[2] <= draws.ALWAYS_FEASIBLE:
+            return rejection(*at)
+        share = draws.expected_acceptance(jnp.linalg.svd(at[1], compute_uv=False))
+        return lax.cond(
+            share > draws.HOPELESS,
+            rejection,
+            lambda own_key, F: draws.by_gibbs(own_key, F, count, GIBBS_SWEEPS),
+            *at,
+        )
+
+    each = lax.map(one, (jax.random.split(key, flat.shape[0]), flat))
+    return jnp.moveaxis(each, 0, 1)

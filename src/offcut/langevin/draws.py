@@ -1,0 +1,104 @@
+"""Draws of matrix Langevin frames: independent ones by rejection, else by Gibbs sweeps.
+
+All proposals for one F are alike, so accepted ones are gathered from a common pool until there are
+enough: no lane waits for another. Columns are sorted by concentration, which is free here because
+nothing but the accepted frames is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from offcut.langevin import bingham, columns, sequential
+
+#: Proposals in one block.
+LEAST_BLOCK, LARGEST_BLOCK = 8, 4096
+#: Up to so many columns at least an eighth of the proposals are accepted, whatever kappa.
+ALWAYS_FEASIBLE = 4
+#: Where fewer proposals than this are accepted, independent draws are hopeless.
+HOPELESS = 1e-4
+
+
+def by_rejection(key: jax.Array, F: jax.Array, wanted: jax.Array, room: int) -> jax.Array:
+    """``wanted`` <= ``room`` frames from etr(Fᵀ X) / Z, in the first rows of (room, d, p)."""
+    d, p = F.shape
+    U, kappa, Vt = jnp.linalg.svd(F, full_matrices=False)  # kappa falls: the best order of columns
+    if (d, p) == (3, 2):
+        basis = jnp.concatenate([U, jnp.cross(U[:, 0], U[:, 1])[:, None]], axis=1)
+        propose = partial(bingham.propose, kappa=kappa)
+        drawn = _gather(key, propose, wanted, room, (4,))
+        return jnp.einsum("ij,njk,kl->nil", basis, bingham.first_columns(drawn), Vt)
+
+    def propose_frames(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+        proposals = sequential.propose(key, U, kappa, count)
+        return proposals.frames, sequential.log_accept(d, kappa, proposals.taken)
+
+    return jnp.einsum("nij,jk->nik", _gather(key, propose_frames, wanted, room, (d, p)), Vt)
+
+
+def by_gibbs(key: jax.Array, F: jax.Array, count: int, sweeps: int) -> jax.Array:
+    """``count`` chains from the mode, each of ``sweeps`` sweeps: not exact, for hopeless cases."""
+    U, _, Vt = jnp.linalg.svd(F, full_matrices=False)
+    start = jnp.broadcast_to((U @ Vt)[None], (count, *F.shape))
+
+    def sweep(i: int, frames: jax.Array) -> jax.Array:
+        return columns.sweep(jax.random.fold_in(key, i), F, frames)
+
+    return lax.fori_loop(0, sweeps, sweep, start)
+
+
+def update(key: jax.Array, F: jax.Array, current: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """A step that leaves ML(F) alone, and whether it was an independent draw.
+
+    Where rejection is hopeless it is a sweep of Gibbs steps from ``current``. Which of the two
+    depends on F alone, so that the mixture of both is invariant.
+    """
+    one = jnp.int32(1)
+    if F.shape[1] <= ALWAYS_FEASIBLE:
+        return by_rejection(key, F, one, 1)[0], jnp.array(True)
+    feasible = expected_acceptance(jnp.linalg.svd(F, compute_uv=False)) > HOPELESS
+    frame = lax.cond(
+        feasible,
+        lambda: by_rejection(key, F, one, 1)[0],
+        lambda: columns.sweep(key, F, current[None])[0],
+    )
+    return frame, feasible
+
+
+def expected_acceptance(kappa: jax.Array) -> jax.Array:
+    """Share accepted of Hoff's proposals at large kappa (p,): prod_{i<j} √(k_i / (k_i + k_j)).
+
+    Columns are taken by decreasing kappa; at small kappa more are accepted.
+    """
+    k = jnp.sort(kappa)[::-1]
+    i, j = np.triu_indices(k.shape[0], 1)
+    ratio = jnp.where(k[j] > 0, k[j] / jnp.where(k[i] > 0, k[i], 1.0), 0.0)
+    return jnp.exp(-0.5 * jnp.sum(jnp.log1p(ratio)))
+
+
+def _gather(
+    key: jax.Array, propose: Callable, wanted: jax.Array, room: int, shape: tuple[int, ...]
+) -> jax.Array:
+    """The first ``wanted`` accepted proposals of ``propose(key, count=)``, in order."""
+    block = min(max(2 * room, LEAST_BLOCK), LARGEST_BLOCK)
+
+    def more(state: tuple) -> jax.Array:
+        return state[1] < wanted
+
+    def one_block(state: tuple) -> tuple:
+        turn, found, kept = state
+        key_propose, key_accept = jax.random.split(jax.random.fold_in(key, turn))
+        proposed, log_accept = propose(key_propose, count=block)
+        accepted = jnp.log(jax.random.uniform(key_accept, (block,))) < log_accept
+        place = jnp.where(accepted, found + jnp.cumsum(accepted, dtype=jnp.int32) - 1, room)
+        kept = kept.at[place].set(proposed, mode="drop")
+        return turn + 1, found + jnp.sum(accepted, dtype=jnp.int32), kept
+
+    start = (jnp.int32(0), jnp.int32(0), jnp.zeros((room, *shape)))
+    return lax.while_loop(more, one_block, start)[2]

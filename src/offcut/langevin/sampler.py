@@ -1,0 +1,188 @@
+"""What all samplers of ``MatrixLangevinModel`` share: G and H by exact draws, and the record.
+
+A sweep is an update of kappa, then G ~ ML(S H kappa + F0), then H ~ ML(Sᵀ G kappa + F1) where it is
+inferred. The samplers differ in their update of kappa.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.errors import StartError
+from offcut.kernels.tuning import Tuning, tuned
+from offcut.langevin import draws
+from offcut.langevin.rejections import Layout
+from offcut.langevin.turns import turn
+from offcut.prior import Prior
+from offcut.sampler import OK, Info, Sampler, Stage, Variable
+
+#: Starting concentrations of different chains differ by about this factor, e^SHAKE.
+SHAKES = (0.3, 0.1, 0.0)
+
+
+class LangevinData(NamedTuple):
+    """All that the data say: their number and sum; and the priors of G and H."""
+
+    n: jax.Array
+    S: jax.Array  # (d, p)
+    F0: jax.Array  # (d, p)
+    F1: jax.Array  # (p, p)
+    V: jax.Array  # (p, p), right singular vectors of S, for signs
+
+
+class State(NamedTuple):
+    """kappa unconstrained, the two frames, what warm-up learnt, and what else a sampler keeps."""
+
+    position: jax.Array
+    G: jax.Array
+    H: jax.Array
+    tuning: Tuning
+    own: Any
+    V: jax.Array
+
+
+class LangevinSampler(Sampler):
+    """Subclasses write ``first_own``, ``move`` and, where they have rejections, more."""
+
+    def __init__(
+        self, layout: Layout, prior: Prior, kernel: Any, infer_H: bool, uniform: bool
+    ) -> None:
+        self.layout, self.prior, self.kernel = layout, prior, kernel
+        self.infer_H, self.uniform = infer_H, uniform
+        self.adapts = kernel.adapts
+        self.kernel_name = repr(kernel)
+
+    def kappa(self, position: jax.Array) -> jax.Array:
+        """The concentrations."""
+        return self.prior.constrain(position, {})["kappa"]
+
+    def start(self, key: jax.Array, data: LangevinData, budget: int) -> State:
+        """Near the estimates that each column alone would give; chains are shaken apart."""
+        key_kappa, key_own = jax.random.split(key)
+        G, H, kappa = first_estimate(data, self.infer_H)
+        position = self._first_position(key_kappa, kappa)
+        n, p = int(data.n), self.layout.p
+        state = State(
+            position,
+            jnp.asarray(G),
+            jnp.asarray(H),
+            self.kernel.first_tuning(n, p),
+            None,
+            jnp.array(data.V, copy=True),  # the state is given away in every call
+        )
+        return state._replace(own=self.first_own(key_own, state, data, kappa, budget))
+
+    def _first_position(self, key: jax.Array, kappa: np.ndarray) -> jax.Array:
+        for attempt, shake in enumerate(SHAKES):
+            noise = shake * jax.random.normal(jax.random.fold_in(key, attempt), kappa.shape)
+            position = self.prior.unconstrain({"kappa": jnp.asarray(kappa) * jnp.exp(noise)})
+            if np.isfinite(position).all() and np.isfinite(self.prior.log_density(position, {})):
+                return position
+        for attempt in range(100):  # a prior that excludes what the data say
+            drawn = self.prior.sample(jax.random.fold_in(key, 100 + attempt))
+            position = self.prior.unconstrain(drawn)
+            if np.isfinite(position).all() and np.isfinite(self.prior.log_density(position, {})):
+                return position
+        raise StartError(
+            f"no place to start: the prior of kappa excludes {np.round(kappa, 3).tolist()}, where "
+            "the data would start, and has no finite density at 100 of its own draws"
+        )
+
+    def first_own(
+        self, key: jax.Array, state: State, data: LangevinData, kappa: np.ndarray, budget: int
+    ) -> Any:
+        """What else the sampler keeps."""
+        return ()
+
+    def move(
+        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
+    ) -> tuple[State, dict[str, jax.Array], jax.Array]:
+        """Update kappa (and what is kept with it): the state, statistics, and a status."""
+        raise NotImplementedError
+
+    def step(
+        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
+    ) -> tuple[State, Info]:
+        """kappa, then G, then H."""
+        key_move, key_frames = jax.random.split(key)
+        moved, stats, status = self.move(key_move, state, stage, data)
+        G, H, exact = self.draw_frames(key_frames, moved, data)
+        fine = status == OK
+        moved = moved._replace(
+            G=jnp.where(fine, G, state.G),
+            H=jnp.where(fine, H, state.H),
+            position=jnp.where(fine, moved.position, state.position),
+        )
+        if self.layout.p > draws.ALWAYS_FEASIBLE:
+            stats = {**stats, "exact_frames": exact}
+        return moved, Info(stats, status, self.evidence(moved))
+
+    def evidence(self, state: State) -> Any:
+        """What ``explain`` needs."""
+        return self.kappa(state.position)
+
+    def draw_frames(
+        self, key: jax.Array, state: State, data: LangevinData
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """G and H from their conditionals, and whether both were independent draws."""
+        key_G, key_H, key_turn = jax.random.split(key, 3)
+        kappa, H = self.kappa(state.position), state.H
+        G, exact = draws.update(key_G, (data.S @ H) * kappa[None, :] + data.F0, state.G)
+        if self.infer_H:
+            H, also = draws.update(key_H, (data.S.T @ G) * kappa[None, :] + data.F1, H)
+            exact = exact & also
+            if self.uniform:
+                G, H = turn(key_turn, kappa, data.S, G, H)
+        return G, H, exact
+
+    def along(self, state: State, data: LangevinData) -> jax.Array:
+        """s = diag(Gᵀ S H), (p,)."""
+        return jnp.sum(state.G * (data.S @ state.H), axis=0)
+
+    def kernel_step(
+        self, key: jax.Array, state: State, log_density: Any, stage: Stage
+    ) -> tuple[State, dict[str, jax.Array]]:
+        """The kernel's step on a density of the position, and what warm-up learns from it."""
+        position, stats = self.kernel.step(key, state.position, log_density, state.tuning)
+        tuning = state.tuning
+        if self.kernel.adapts:
+            rate = jnp.nan_to_num(stats["acceptance_rate"], nan=0.0)
+            tuning = tuned(tuning, stage, position, rate, self.kernel.target_acceptance)
+        return state._replace(position=position, tuning=tuning), stats
+
+    def record(self, state: State) -> dict[str, jax.Array]:
+        """kappa and G; with H inferred kappa falls, and H's columns point along those of V."""
+        kappa = self.kappa(state.position)
+        if not self.infer_H:
+            return {"kappa": kappa, "G": state.G}
+        order = jnp.argsort(-kappa)
+        G, H = state.G[:, order], state.H[:, order]
+        sign = jnp.where(jnp.sum(H * state.V, axis=0) < 0, -1.0, 1.0)[None, :]
+        return {"kappa": kappa[order], "G": G * sign, "H": H * sign}
+
+    def variables(self) -> dict[str, Variable]:
+        """Names of dimensions; what is moved by exact draws is not explained by kappa's score."""
+        return {
+            "kappa": Variable(("column",)),
+            "G": Variable(("row", "column"), by_kernel=False),
+            "H": Variable(("column_of_data", "column"), by_kernel=False),
+        }
+
+
+def first_estimate(data: LangevinData, infer_H: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """G, H from the polar decomposition of the mean frame, and kappa column by column.
+
+    tau (d - tau²) / (1 - tau²) inverts the Bessel ratio approximately (Banerjee et al. 2005); tau
+    is drawn towards 0 as by one more frame, so that one frame alone gives something finite.
+    """
+    n, S, F0 = int(data.n), np.asarray(data.S), np.asarray(data.F0)
+    d, p = S.shape
+    H = np.array(data.V) if infer_H else np.eye(p)
+    U, _, Vt = np.linalg.svd(S @ H + 1e-3 * F0, full_matrices=False)
+    G = U @ Vt
+    tau = np.clip(np.sum(G * (S @ H), axis=0) / (n + 1), 0.01, 1.0)
+    return G, H, tau * (d - tau**2) / (1 - tau**2)
