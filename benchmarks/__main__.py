@@ -5,6 +5,7 @@
 3. Effective draws per second of the five kernels on one truncated problem.
 4. Time to 1,000 effective draws against NumPyro's TruncatedNormal; a box in ten dimensions.
 5. A sweep of the truncated mixture against plain NumPy, at 7,000 and a million events.
+6. Draws of frames against NumPy; samplers of concentrations against Numba and NumPy.
 """
 
 from __future__ import annotations
@@ -198,7 +199,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--grow", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--mixture", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--only", choices=["numba", "growth", "kernels", "truncation", "mixtures"])
+    parser.add_argument("--langevin", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--only", choices=["numba", "growth", "kernels", "truncation", "mixtures", "langevin"]
+    )
+    parser.add_argument("--pictures", type=Path, help="a folder for the curves of section 6")
     options = parser.parse_args()
     cores = os.sched_getaffinity(0)
     if options.grow:
@@ -210,6 +215,12 @@ def main() -> None:
 
         os.sched_setaffinity(0, {min(cores)})
         mixtures.child(options.mixture[0], Path(options.mixture[1]))
+        return
+    if options.langevin:
+        from benchmarks import langevin
+
+        os.sched_setaffinity(0, {min(cores)})
+        langevin.langevin(options.pictures)
         return
     print(f"Python {platform.python_version()}, {platform.machine()}, {len(cores)} cores\n")
     if options.only in (None, "numba"):
@@ -232,6 +243,10 @@ def main() -> None:
         from benchmarks import mixtures
 
         mixtures.main()
+    if options.only in (None, "langevin"):
+        from benchmarks import langevin
+
+        langevin.main(options.pictures)
 
 
 if __name__ == "__main__":

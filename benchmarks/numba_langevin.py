@@ -1,4 +1,4 @@
-r"""The yardstick: the paper's sampler for frames in V_{2,3} as a hand-written Numba loop.
+r"""The yardstick: the paper's sampler for frames in V_{2,3} as hand-written Numba loops.
 
 X_i ~ etr(diag(kappa) Gᵀ X) / Z(kappa), G uniform, kappa_r ~ Gamma. Hoff's proposals (2009), written
 in what kappa sees of them. With w = y_1 . G_1, c = (y_1 . G_2)², u = sqrt(1 - c) and psi the angle
@@ -14,6 +14,12 @@ draw. With N = n + |Y|, s the sum of diag(Gᵀ y) over X and Y, h_3(k) = sinh(k)
 the log of that joint density is
 
     kappa . s - N log h_3(kappa_1) - N log h_2(kappa_2) + sum_{y in Y} log((1 - a(y)) / a(y)).
+
+Two loops, one chain in law. ``plain`` is what the paper says, written down: proposals are frames,
+each is drawn whole, judged by its Bessel functions and, if rejected, kept; G is a frame drawn by
+Hoff's sampler. ``augmented`` is tuned: it draws no more of a proposal than (w, u, psi), and psi
+only where it is rejected, bounds a before computing it, sums series and logarithms of all
+rejections together, and draws diag(Gᵀ S) through a quaternion.
 
 Floating point is strict. Random numbers come from NumPy's Generator.
 """
@@ -264,13 +270,165 @@ def augmented(
     with three steps is about the best at n = 98, kappa = (12, 6) (effective draws per second). The
     chain starts at the moments of the data; how much is warm-up is for the caller to say.
     """
-    n = len(frames)
     S = frames.sum(0)
-    start = moment_start(frames)
-    if step_size is None:
-        step_size = 0.8 / np.sqrt(n)
-    shape, rate, step = (
-        np.broadcast_to(np.asarray(value, float), 2).copy()
-        for value in (prior_shape, prior_rate, step_size)
-    )
-    return run(np.random.default_rng(seed), n, S.T @ S, shape, rate, start, draws, step, num_steps)
+    shape, rate, step = _pairs(frames, prior_shape, prior_rate, step_size)
+    rng, start = np.random.default_rng(seed), moment_start(frames)
+    return run(rng, len(frames), S.T @ S, shape, rate, start, draws, step, num_steps)
+
+
+def _pairs(
+    frames: np.ndarray,
+    prior_shape: float | np.ndarray,
+    prior_rate: float | np.ndarray,
+    step_size: float | np.ndarray | None,
+) -> tuple[np.ndarray, ...]:
+    """Shape, rate and step size, one for each column."""
+    step = 0.8 / np.sqrt(len(frames)) if step_size is None else step_size
+    given = (prior_shape, prior_rate, step)
+    return tuple(np.broadcast_to(np.asarray(value, float), 2).copy() for value in given)
+
+
+@numba.njit(error_model="numpy")
+def propose(rng, G, k1, k2, lost, y):
+    """Hoff's proposal as a frame, into ``y`` (3, 2); returns its u. ``lost`` is exp(-2 k1) - 1.
+
+    y_1 is von Mises-Fisher(k1 G_1) on the sphere. N = [e f] is an orthonormal basis of the plane
+    that y_1 leaves, u e the part of G_2 in it; y_2 = N z, z von Mises(k2 Nᵀ G_2) on the circle.
+    """
+    w = max(1 + math.log1p(lost * rng.random()) / k1, -1.0)
+    t1, t2, t3 = rng.standard_normal(), rng.standard_normal(), rng.standard_normal()
+    along = t1 * G[0, 0] + t2 * G[1, 0] + t3 * G[2, 0]
+    t1, t2, t3 = t1 - along * G[0, 0], t2 - along * G[1, 0], t3 - along * G[2, 0]
+    r = math.sqrt((1 - w * w) / (t1 * t1 + t2 * t2 + t3 * t3))
+    y1, y2, y3 = w * G[0, 0] + r * t1, w * G[1, 0] + r * t2, w * G[2, 0] + r * t3
+
+    along = y1 * G[0, 1] + y2 * G[1, 1] + y3 * G[2, 1]
+    e1, e2, e3 = G[0, 1] - along * y1, G[1, 1] - along * y2, G[2, 1] - along * y3
+    u = math.sqrt(e1 * e1 + e2 * e2 + e3 * e3)
+    e1, e2, e3 = e1 / u, e2 / u, e3 / u
+    f1, f2, f3 = y2 * e3 - y3 * e2, y3 * e1 - y1 * e3, y1 * e2 - y2 * e1
+    z1 = von_mises_cosine(rng, k2 * u)
+    z2 = math.sqrt(max(1 - z1 * z1, 0.0))
+    if rng.random() < 0.5:
+        z2 = -z2
+    y[0, 0], y[1, 0], y[2, 0] = y1, y2, y3
+    y[0, 1], y[1, 1], y[2, 1] = z1 * e1 + z2 * f1, z1 * e2 + z2 * f2, z1 * e3 + z2 * f3
+    return u
+
+
+@numba.njit(error_model="numpy")
+def rejected_frames(rng, G, k1, k2, n, Y, u):
+    """Proposals until n are accepted: |Y|, the rejected frames and their u."""
+    log_i0, lost = bessel(k2)[0], math.expm1(-2 * k1)
+    accepted, m = 0, 0
+    while accepted < n:
+        if m == len(Y):
+            Y, u = np.concatenate((Y, np.empty_like(Y))), np.concatenate((u, np.empty_like(u)))
+        u[m] = propose(rng, G, k1, k2, lost, Y[m])
+        if rng.random() < math.exp(bessel(k2 * u[m])[0] - log_i0):
+            accepted += 1
+        else:
+            m += 1
+    return m, Y, u
+
+
+@numba.njit(error_model="numpy")
+def draw_orientation(rng, S, k1, k2, U, Q, G):
+    """G ∝ etr((S diag(kappa))ᵀ G) by Hoff's sampler, into ``G``; ``U`` and ``Q`` are room.
+
+    With S diag(kappa) = U L Vᵀ, Q ∝ etr(L Uᵀ Q) and G = Q Vᵀ.
+    """
+    A, B, C = 0.0, 0.0, 0.0
+    for i in range(3):
+        A += k1 * k1 * S[i, 0] * S[i, 0]
+        B += k1 * k2 * S[i, 0] * S[i, 1]
+        C += k2 * k2 * S[i, 1] * S[i, 1]
+    angle = 0.5 * math.atan2(2 * B, A - C)  # V = [[co, -si], [si, co]]
+    co, si = math.cos(angle), math.sin(angle)
+    middle, spread = 0.5 * (A + C), math.hypot(0.5 * (A - C), B)
+    l1, l2 = math.sqrt(middle + spread), math.sqrt(middle - spread)
+    for i in range(3):
+        U[i, 0] = (k1 * S[i, 0] * co + k2 * S[i, 1] * si) / l1
+        U[i, 1] = (k2 * S[i, 1] * co - k1 * S[i, 0] * si) / l2
+    log_i0, lost = bessel(l2)[0], math.expm1(-2 * l1)
+    while True:
+        u = propose(rng, U, l1, l2, lost, Q)
+        if rng.random() < math.exp(bessel(l2 * u)[0] - log_i0):
+            break
+    for i in range(3):
+        G[i, 0] = Q[i, 0] * co - Q[i, 1] * si
+        G[i, 1] = Q[i, 0] * si + Q[i, 1] * co
+
+
+@numba.njit(error_model="numpy")
+def log_joint_of_frames(q1, q2, s1, s2, n, u, shape, rate):
+    """``log_joint`` with Bessel functions and logarithms of one rejection after another."""
+    k1, k2 = math.exp(q1), math.exp(q2)
+    N = n + len(u)
+    log_h3, A3 = langevin(k1)
+    log_i0, A = bessel(k2)
+    value = k1 * (s1 - rate[0]) + k2 * (s2 - rate[1]) + shape[0] * q1 + shape[1] * q2
+    value -= N * (log_h3 + log_i0)
+    slope = 0.0
+    for i in range(len(u)):
+        part, inner = bessel(k2 * u[i])
+        a = math.exp(part - log_i0)
+        value += math.log((1 - a) / a)
+        slope += (A - u[i] * inner) / (1 - a)
+    g1 = k1 * (s1 - N * A3 - rate[0]) + shape[0]
+    g2 = k2 * (s2 - N * A + slope - rate[1]) + shape[1]
+    return value, g1, g2
+
+
+@numba.njit(error_model="numpy")
+def run_plain(rng, n, S, shape, rate, start, draws, step, leapfrogs):
+    kappa, counts = np.empty((draws, 2)), np.empty(draws, np.int64)
+    Y, u = np.empty((4 * n + 64, 3, 2)), np.empty(4 * n + 64)
+    U, Q, G = np.empty((3, 2)), np.empty((3, 2)), np.empty((3, 2))
+    q1, q2 = math.log(start[0]), math.log(start[1])
+    h1, h2 = step[0], step[1]
+    for sweep in range(draws):
+        k1, k2 = math.exp(q1), math.exp(q2)
+        draw_orientation(rng, S, k1, k2, U, Q, G)
+        m, Y, u = rejected_frames(rng, G, k1, k2, n, Y, u)
+        s1, s2 = 0.0, 0.0  # diag(Gᵀ (S + sum of Y))
+        for i in range(3):
+            t1, t2 = S[i, 0], S[i, 1]
+            for j in range(m):
+                t1 += Y[j, i, 0]
+                t2 += Y[j, i, 1]
+            s1 += G[i, 0] * t1
+            s2 += G[i, 1] * t2
+        p1, p2 = rng.standard_normal(), rng.standard_normal()
+        t1, t2 = q1, q2
+        value, g1, g2 = log_joint_of_frames(t1, t2, s1, s2, n, u[:m], shape, rate)
+        energy = value - 0.5 * (p1 * p1 + p2 * p2)
+        for _ in range(leapfrogs):
+            p1 += 0.5 * h1 * g1
+            p2 += 0.5 * h2 * g2
+            t1 += h1 * p1
+            t2 += h2 * p2
+            value, g1, g2 = log_joint_of_frames(t1, t2, s1, s2, n, u[:m], shape, rate)
+            p1 += 0.5 * h1 * g1
+            p2 += 0.5 * h2 * g2
+        if -rng.standard_exponential() < value - 0.5 * (p1 * p1 + p2 * p2) - energy:
+            q1, q2 = t1, t2
+        kappa[sweep, 0], kappa[sweep, 1] = math.exp(q1), math.exp(q2)
+        counts[sweep] = m
+    return kappa, counts
+
+
+def plain(
+    seed: int,
+    frames: np.ndarray,
+    prior_shape: float | np.ndarray,
+    prior_rate: float | np.ndarray,
+    draws: int,
+    step_size: float | np.ndarray | None = None,
+    num_steps: int = 3,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same as ``augmented``, by the loop without its devices."""
+    shape, rate, step = _pairs(frames, prior_shape, prior_rate, step_size)
+    rng, start = np.random.default_rng(seed), moment_start(frames)
+    S = frames.sum(0)
+    return run_plain(rng, len(frames), S, shape, rate, start, draws, step, num_steps)

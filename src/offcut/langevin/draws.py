@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from offcut.augmentation.layout import materialised
 from offcut.langevin import bingham, columns, sequential
 
 #: Proposals in one block.
@@ -94,8 +95,12 @@ def _gather(
     def one_block(state: tuple) -> tuple:
         turn, found, kept = state
         key_propose, key_accept = jax.random.split(jax.random.fold_in(key, turn))
-        proposed, log_accept = propose(key_propose, count=block)
-        accepted = jnp.log(jax.random.uniform(key_accept, (block,))) < log_accept
+
+        def judged() -> tuple[jax.Array, jax.Array]:
+            proposed, log_accept = propose(key_propose, count=block)
+            return proposed, jnp.log(jax.random.uniform(key_accept, (block,))) < log_accept
+
+        proposed, accepted = materialised(turn, judged)
         place = jnp.where(accepted, found + jnp.cumsum(accepted, dtype=jnp.int32) - 1, room)
         kept = kept.at[place].set(proposed, mode="drop")
         return turn + 1, found + jnp.sum(accepted, dtype=jnp.int32), kept
