@@ -97,5 +97,5 @@ def test_near_zero_the_frame_is_uniform():
 
 def test_three_columns_are_refused():
     assert not is_exact(5, 3)
-    with pytest.raises(NotImplementedError, match="not of 3"):
+    with pytest.raises(NotImplementedError, match="not for 5 by 3"):
         log_normaliser(jnp.ones(3), 5)

@@ -22,7 +22,7 @@ def frame(d, p, seed=0):
     return np.linalg.qr(np.random.default_rng(seed).normal(size=(d, p)))[0]
 
 
-@pytest.mark.parametrize(("d", "p"), [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (3, 3), (6, 4)])
+@pytest.mark.parametrize(("d", "p"), [(1, 1), (3, 1), (2, 2), (3, 2), (5, 4)])
 def test_draws_are_frames_of_the_asked_shape(d, p):
     F = 3.0 * frame(d, p)
     for shape in ((), (4,), (2, 3)):

@@ -23,6 +23,11 @@ from offcut.precision import in_float64
 #: Gibbs sweeps for one draw where rejection sampling is hopeless.
 GIBBS_SWEEPS = 200
 
+#: Room for so many draws at least, so that few of them, one or ten, share a compiled program.
+LEAST_ROOM = 64
+
+_log_z = jax.jit(jax.vmap(log_normaliser_of))
+_mean = jax.jit(jax.vmap(jax.grad(log_normaliser_of)))
 _by_rejection = jax.jit(draws.by_rejection, static_argnames="room")
 _by_gibbs = jax.jit(draws.by_gibbs, static_argnames=("count", "sweeps"))
 
@@ -132,7 +137,7 @@ class MatrixLangevin(dist.Distribution):
         flat = np.asarray(self.F, float).reshape(-1, *self.event_shape)
         if count == 0 or len(flat) == 0:
             return np.zeros((count, *flat.shape))
-        room = 1 << (count - 1).bit_length()
+        room = max(LEAST_ROOM, 1 << (count - 1).bit_length())
         each = []
         for index, F in enumerate(flat):
             own_key = key if len(flat) == 1 else jax.random.fold_in(key, index)
@@ -146,24 +151,24 @@ class MatrixLangevin(dist.Distribution):
     @dist.util.validate_sample
     def log_prob(self, value: Any) -> jax.Array:
         """tr(Fᵀ X) - log Z, or without log Z where ``normalised=False``."""
-        inner = jnp.sum(self.F * value, axis=(-2, -1))
+        inner = jnp.einsum("...ij,...ij->...", self.F, value)
         if self.normalised is False:
             return inner
-        return inner - self.log_normaliser
+        return inner - jnp.broadcast_to(self.log_normaliser, inner.shape)
 
     @property
     def log_normaliser(self) -> jax.Array:
         """log Z(F), where it is known."""
         self._must_be_exact()
         flat = self.F.reshape(-1, *self.event_shape)
-        return jax.vmap(log_normaliser_of)(flat).reshape(self.batch_shape)
+        return _log_z(flat).reshape(self.batch_shape)
 
     @property
     def mean(self) -> jax.Array:
         """E X = G diag(d log Z / d kappa) Hᵀ, where log Z is known."""
         self._must_be_exact()
         flat = self.F.reshape(-1, *self.event_shape)
-        return jax.vmap(jax.grad(log_normaliser_of))(flat).reshape(self.F.shape)
+        return _mean(flat).reshape(self.F.shape)
 
     @property
     def variance(self) -> jax.Array:

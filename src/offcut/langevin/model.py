@@ -41,9 +41,9 @@ class Method(NamedTuple):
 
 _MOVES = (NUTS, HMC, RandomWalk)
 METHODS = {
-    "augment": Method(AugmentedSampler, HMC(num_steps=3), _MOVES),
-    "collapsed": Method(CollapsedSampler, HMC(num_steps=3), _MOVES),
-    "asymptotic": Method(AsymptoticSampler, HMC(num_steps=3), _MOVES),
+    "augment": Method(AugmentedSampler, HMC(num_steps=3, jitter=0.4), _MOVES),
+    "collapsed": Method(CollapsedSampler, HMC(num_steps=3, jitter=0.4), _MOVES),
+    "asymptotic": Method(AsymptoticSampler, HMC(num_steps=3, jitter=0.4), _MOVES),
     "exchange": Method(ExchangeSampler, Exchange(), (Exchange,)),
     "pseudo_marginal": Method(PseudoMarginalSampler, PseudoMarginal(), (PseudoMarginal,)),
 }

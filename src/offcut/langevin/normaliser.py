@@ -6,8 +6,9 @@ the first mean direction written as sin phi,
 
     Z = 2 / B(1/2, (d-1)/2) ∫_0^{pi/2} cos(phi)^(d-2) h_{d-1}(k1 cos phi) h_{d-1}(k2 cos phi) dphi,
 
-whose integrand falls to nothing beyond 10/√c, c = k1 A(k1) + k2 A(k2) + d - 2, where that is less
-than pi/2: 96 Gauss-Legendre nodes reach rounding for d up to 50 and kappa up to 1e6.
+whose integrand falls to nothing beyond 8.5/√c, c = k1 A(k1) + k2 A(k2) + d - 2, where that is less
+than pi/2: 40 Gauss-Legendre nodes (32 do as well) reach rounding for d from 2 to 100 and kappa up
+to 1e6, as 400 confirm.
 
 For d = p = 3 the rotations and the reflections are half of O(3) each, Z = ½ [c(k1, k2, k3) +
 c(k1, k2, -k3)], and with sorted k1 >= k2 >= |k3| (Lee 2018, a form of the quaternion's Bingham
@@ -20,7 +21,7 @@ by tanh-sinh quadrature, because its parts live on scales from 1/kappa to 1.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -28,12 +29,12 @@ import numpy as np
 from jax import lax
 from scipy.special import betaln
 
-from offcut.langevin.hypergeometric import bessel_ratio, log_h, log_h_drop
+from offcut.langevin.hypergeometric import bessel_ratio, log_h, log_h_drop, safe_root
 
 #: Nodes on the range of the integral.
-NODES = 96
+NODES = 40
 #: Where the integrand is cut off, in units of its width.
-WIDTHS = 10.0
+WIDTHS = 8.5
 #: Range and step of the tanh-sinh rule.
 DOUBLY_FAR, DOUBLY_STEP = 3.4, 0.025
 
@@ -69,23 +70,52 @@ def mean_singular_values(kappa: jax.Array, d: int) -> jax.Array:
     return jax.grad(log_normaliser)(kappa, d)
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _two_columns(first: jax.Array, second: jax.Array, d: int) -> jax.Array:
+    # A conditional is a wall to fusion: logsumexp would compute the terms twice.
+    terms = lax.cond(
+        first >= 0, lambda: _terms(first, second, d)[0], lambda: jnp.full(NODES, jnp.nan)
+    )
+    whole = log_h(d - 1, first) + log_h(d - 1, second) + _constant(d)
+    return whole + jax.nn.logsumexp(terms)
+
+
+def _constant(d: int) -> float:
+    return float(np.log(2.0) - betaln(0.5, 0.5 * (d - 1)))
+
+
+@_two_columns.defjvp
+def _two_columns_jvp(d: int, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    """d log Z / d k_i is the mean of cos(phi) A(k_i cos phi) under the integrand."""
+
+    def parts() -> tuple[jax.Array, ...]:
+        terms, c = _terms(*primals, d)
+        cosine = safe_root(1.0 - c)
+        return terms, *(cosine * bessel_ratio(d - 1, k * cosine) for k in primals)
+
+    terms, *slopes = lax.cond(primals[0] >= 0, parts, lambda: (jnp.full(NODES, jnp.nan),) * 3)
+    weights = jax.nn.softmax(terms)
+    change = sum(jnp.sum(weights * slope) * dk for slope, dk in zip(slopes, tangents, strict=True))
+    value = log_h(d - 1, primals[0]) + log_h(d - 1, primals[1]) + _constant(d)
+    return value + jax.nn.logsumexp(terms), change
+
+
+def _terms(first: jax.Array, second: jax.Array, d: int) -> tuple[jax.Array, jax.Array]:
+    """Logarithms of the integrand times weights, over h_{d-1}(k1) h_{d-1}(k2); and sin² phi."""
     m = d - 1
     # Where the nodes lie is not differentiated: the integral does not depend on it.
     k1, k2 = lax.stop_gradient((first, second))
     curvature = k1 * bessel_ratio(m, k1) + k2 * bessel_ratio(m, k2) + d - 2
     width = jnp.minimum(0.5 * np.pi, WIDTHS / jnp.sqrt(jnp.maximum(curvature, 1e-12)))
     phi = 0.5 * width * (jnp.asarray(_NODES) + 1.0)
-    sine = jnp.sin(phi) ** 2
+    c = jnp.sin(phi) ** 2
     terms = (
         jnp.log(0.5 * width * jnp.asarray(_WEIGHTS))
-        + 0.5 * (d - 2) * jnp.log1p(-sine)
-        + log_h_drop(m, first, sine)
-        + log_h_drop(m, second, sine)
+        + 0.5 * (d - 2) * jnp.log1p(-c)
+        + log_h_drop(m, first, c)
+        + log_h_drop(m, second, c)
     )
-    log_integral = jax.nn.logsumexp(terms)
-    constant = np.log(2.0) - betaln(0.5, 0.5 * (d - 1))
-    return log_h(m, first) + log_h(m, second) + constant + log_integral
+    return terms, c
 
 
 def _three_by_three(kappa: jax.Array) -> jax.Array:

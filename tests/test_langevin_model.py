@@ -1,0 +1,239 @@
+"""``offcut.MatrixLangevinModel``: what it takes, what it gives, what it refuses."""
+
+from __future__ import annotations
+
+import warnings
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from conftest import assert_same_draws
+
+import offcut
+from offcut import MatrixLangevin, MatrixLangevinModel
+from offcut.driver.run import Settings
+from offcut.errors import DataError, ModelError, SettingsError, StartError
+from offcut.langevin.augmented import refuse_hopeless
+from offcut.sampling import run
+
+SHORT = {"draws": 60, "warmup": 60, "chains": 2, "progress": False}
+PRIOR = dist.Gamma(2, 0.2)
+
+
+@pytest.fixture(scope="module")
+def frames():
+    G = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 2)))[0]
+    return np.asarray(MatrixLangevin.from_svd(G, [6.0, 12.0]).sample(jax.random.key(1), (20,)))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MatrixLangevinModel(PRIOR)
+
+
+@pytest.fixture(scope="module")
+def posterior(model, frames):
+    return offcut.sample(model, frames, **SHORT)
+
+
+@pytest.fixture(scope="module")
+def inferred():
+    return MatrixLangevinModel(PRIOR, H="inferred", method="collapsed")
+
+
+@pytest.fixture(scope="module")
+def with_H(inferred, frames):  # noqa: N802
+    return offcut.sample(inferred, frames, **SHORT)
+
+
+def test_what_a_run_gives(posterior, frames):
+    group = posterior["posterior"]
+    assert dict(group["kappa"].sizes) == {"chain": 2, "draw": 60, "column": 2}
+    assert group["G"].dims == ("chain", "draw", "row", "column")
+    assert "H" not in group
+    assert posterior.attrs["method"] == "augment"
+    assert posterior.attrs["kernel"].startswith("HMC")
+    assert posterior["observed_data"]["x"].shape == frames.shape
+    assert (posterior["sample_stats"]["rejected"] >= 0).all()
+    assert 0 <= posterior.attrs["tv_halving_limit"] <= 1
+    assert "approximation" not in posterior.attrs
+    G = group["G"].values
+    np.testing.assert_allclose(np.swapaxes(G, -1, -2) @ G, np.broadcast_to(np.eye(2), G.shape[:2] + (2, 2)), atol=1e-12)  # fmt: skip
+    assert "kappa[0]" in str(offcut.summary(posterior))
+
+
+def test_information_is_missing_about_kappa_only(posterior):
+    group = posterior["posterior"]
+    assert "missing_information" in group["kappa"].attrs
+    assert "missing_information" not in group["G"].attrs
+
+
+def test_draws_do_not_depend_on_blocks_buffers_or_threads(model, frames, posterior):
+    settings = Settings(60, 60, 2, 0, "auto", False, threads=1, block=7, capacity=33)
+    assert_same_draws(run(model, frames, None, None, settings), posterior)
+
+
+def test_a_checkpoint_resumes_to_the_same_draws(model, frames, posterior, tmp_path):
+    first = offcut.sample(model, frames, checkpoint=tmp_path / "run", **SHORT)
+    assert_same_draws(first, posterior)
+    again = offcut.sample(model, frames, checkpoint=tmp_path / "run", **SHORT)
+    assert_same_draws(again, posterior)
+    with pytest.raises(offcut.errors.CheckpointError, match="another"):
+        offcut.sample(MatrixLangevinModel(PRIOR, G_prior=np.ones((3, 2))), frames,
+                      checkpoint=tmp_path / "run", **SHORT)  # fmt: skip
+
+
+def test_a_second_run_compiles_nothing(model, frames, posterior):
+    (programs,) = model.programs.values()
+    before = [block.compilations for block in programs.values()]
+    offcut.sample(model, frames, **(SHORT | {"seed": 5}))
+    assert [block.compilations for block in programs.values()] == before
+
+
+def test_the_larger_concentration_is_proposed_first(model, frames):
+    """The order of columns is fixed in warm-up; the data's is the worse one."""
+    sampler, data, _ = model.prepare(frames, None, None)
+    with jax.enable_x64(True):
+        state = sampler.start(offcut.keys.from_seed(0), data, 1000)
+    assert state.own.order.tolist() == [1, 0]
+
+
+def test_unit_vectors_are_frames_of_one_column():
+    directions = np.asarray(MatrixLangevin(np.eye(4)[:, :1] * 9).sample(jax.random.key(0), (40,)))
+    model = MatrixLangevinModel(PRIOR, method="auto")
+    posterior = offcut.sample(model, directions[:, :, 0], **SHORT)
+    assert posterior.attrs["method"] == "collapsed"
+    assert posterior["posterior"]["G"].shape[2:] == (4, 1)
+    assert posterior["observed_data"]["x"].shape == (40, 4, 1)
+
+
+def test_both_frames_inferred_are_reported_in_one_form(with_H, frames):
+    group = with_H["posterior"]
+    kappa, H = group["kappa"].values, group["H"].values
+    assert (kappa[..., 0] >= kappa[..., 1]).all()
+    V = np.linalg.svd(frames.sum(0))[2].T
+    assert (np.einsum("cdij,ij->cdj", H, V) >= 0).all()
+    assert with_H["posterior"]["H"].dims[2:] == ("column_of_data", "column")
+    assert "kappa falls" in with_H.attrs["form"]
+
+
+def test_predictive_frames_and_regions(model, posterior, inferred, with_H):
+    for fitted, drawn in ((model, posterior), (inferred, with_H)):
+        new = fitted.predict(drawn, 300, seed=1)
+        assert new.shape == (300, 3, 2)
+        np.testing.assert_allclose(
+            np.einsum("nij,nik->njk", new, new), np.broadcast_to(np.eye(2), (300, 2, 2)), atol=1e-12
+        )
+        np.testing.assert_array_equal(new, fitted.predict(drawn, 300, seed=1))
+        credible = fitted.regions(drawn)
+        predictive = fitted.regions(drawn, predictive=True, size=2000)
+        assert [cap.column for cap in credible] == [0, 1]
+        observed = drawn["observed_data"]["x"].values
+        for small, large in zip(credible, predictive, strict=True):
+            assert small.angle < large.angle
+            inside = np.mean(large.contains(observed[:, :, large.column]))
+            assert inside > 0.6
+    with pytest.raises(SettingsError, match="size"):
+        model.predict(posterior, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kernel", "method"),
+    [
+        ({"method": "auto"}, None, "collapsed"),
+        ({"method": "auto"}, offcut.Exchange(), "exchange"),
+        ({}, offcut.Exchange(), "exchange"),
+        ({}, offcut.PseudoMarginal(), "pseudo_marginal"),
+        ({"method": "pseudo-marginal"}, None, "pseudo_marginal"),
+        ({"method": "asymptotic"}, offcut.NUTS(), "asymptotic"),
+    ],
+)
+def test_methods_and_kernels(frames, settings, kernel, method):
+    model = MatrixLangevinModel(PRIOR, **settings)
+    sampler, _, observed = model.prepare(frames, None, kernel)
+    assert model.facts(observed, sampler)["method"] == method
+
+
+def test_auto_beyond_the_exact_normaliser_augments():
+    x = np.broadcast_to(np.eye(6)[:, :4], (5, 6, 4))
+    model = MatrixLangevinModel(PRIOR, method="auto")
+    sampler, _, observed = model.prepare(x, None, None)
+    assert model.facts(observed, sampler)["method"] == "augment"
+    with pytest.raises(ModelError, match="not for 6 by 4"):
+        MatrixLangevinModel(PRIOR, method="collapsed").prepare(x, None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"kappa_prior": 3.0}, "NumPyro distribution"),
+        ({"kappa_prior": dist.Normal(0, 1)}, "positive"),
+        ({"kappa_prior": dist.Uniform(-1, 1)}, "positive"),
+        ({"kappa_prior": dist.Dirichlet(np.ones(2))}, "single numbers"),
+        ({"method": "gibbs"}, "method must be one of"),
+        ({"H": "identical"}, "identity"),
+        ({"G_prior": np.ones(3)}, "G_prior must be"),
+    ],
+)
+def test_models_that_make_no_sense(arguments, words):
+    with pytest.raises(ModelError, match=words):
+        MatrixLangevinModel(**({"kappa_prior": PRIOR} | arguments))
+
+
+def test_data_and_settings_that_do_not_fit(model, frames):
+    with pytest.raises(DataError, match="not orthonormal"):
+        offcut.sample(model, 2 * frames, **SHORT)
+    with pytest.raises(ModelError, match="no covariates"):
+        offcut.sample(model, frames, covariates=np.zeros(20), **SHORT)
+    with pytest.raises(ModelError, match="G_prior is 4 by 2"):
+        offcut.sample(MatrixLangevinModel(PRIOR, G_prior=np.ones((4, 2))), frames, **SHORT)
+    with pytest.raises(ModelError, match="3 entries"):
+        offcut.sample(MatrixLangevinModel(dist.Gamma(2, np.ones(3))), frames, **SHORT)
+    with pytest.raises(SettingsError, match="takes offcut.NUTS"):
+        offcut.sample(MatrixLangevinModel(PRIOR, method="collapsed"), frames,
+                      kernel=offcut.Exchange(), **SHORT)  # fmt: skip
+    with pytest.raises(SettingsError, match="takes offcut.Exchange"):
+        offcut.sample(MatrixLangevinModel(PRIOR, method="exchange"), frames,
+                      kernel=offcut.NUTS(), **SHORT)  # fmt: skip
+
+
+def test_priors_by_column_and_with_bounds(frames):
+    bounded = MatrixLangevinModel(dist.Uniform(0.0, np.array([7.0, 40.0])), method="collapsed")
+    posterior = offcut.sample(bounded, frames, **SHORT)
+    assert float(posterior["posterior"]["kappa"][..., 0].max()) <= 7.0
+
+
+def test_one_frame_is_enough_for_a_proper_prior(model):
+    posterior = offcut.sample(MatrixLangevinModel(PRIOR, method="collapsed"),
+                              np.eye(3)[None, :, :2], **SHORT)  # fmt: skip
+    assert np.isfinite(posterior["posterior"]["kappa"]).all()
+
+
+def test_hopeless_columns_are_refused_before_they_hang():
+    with pytest.raises(StartError, match="asymptotic"):
+        refuse_hopeless(np.full(10, 20.0), 50, 100_000)
+    refuse_hopeless(np.array([12.0, 6.0]), 50, 100)
+
+
+def test_a_budget_that_is_too_small_says_so(model, frames):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tight = offcut.sample(model, frames, budget=2, **SHORT)
+        assert int(tight["sample_stats"]["rejected"].max()) <= 2
+    with pytest.raises(StartError, match="exceeded the budget"):
+        many = np.concatenate([frames] * 40)
+        offcut.sample(model, many, budget=1, **SHORT)
+
+
+def test_thousands_of_frames():
+    """At n = 10,000 the conditional of G has concentrations of 1e5."""
+    F = np.array([[12.0, 0.0], [0.0, 6.0], [0.0, 0.0]])
+    x = np.asarray(MatrixLangevin(F).sample(jax.random.key(3), (10_000,)))
+    model = MatrixLangevinModel(PRIOR, method="collapsed")
+    posterior = offcut.sample(model, x, draws=200, warmup=200, chains=2, progress=False)
+    kappa = posterior["posterior"]["kappa"].values.reshape(-1, 2)
+    assert (np.abs(kappa.mean(0) - [12, 6]) < 5 * kappa.std(0)).all()
+    assert (kappa.std(0) < [0.3, 0.2]).all()
+    credible = model.regions(posterior)
+    assert 0 < credible[0].degrees < 1.0
