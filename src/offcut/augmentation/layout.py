@@ -140,7 +140,7 @@ def exclusive_count(flags: jax.Array) -> jax.Array:
 def materialised(index: jax.Array, make: Any) -> Any:
     """``make()``, computed once: XLA on CPUs would redo random numbers in every consumer.
 
-    A conditional is a wall to fusion; ``index`` (any traced integer >= 0) keeps it from being
+    A conditional is a wall to fusion; ``index`` (any traced number >= 0) keeps it from being
     folded away.
     """
     shapes = jax.eval_shape(make)

@@ -17,19 +17,27 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from offcut.augmentation.layout import materialised
+
 _NEWTON_STEPS = 30
 
 
-def propose(key: jax.Array, kappa: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """Unit quaternions (count, 4) for F = [diag(kappa); 0], and log acceptance probabilities."""
+#: w, x, y, z of many quaternions: four vectors, which a processor likes better than rows of four.
+Quaternions = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+
+
+def propose(key: jax.Array, kappa: jax.Array, count: int) -> tuple[Quaternions, jax.Array]:
+    """``count`` unit quaternions for F = [diag(kappa); 0], and log acceptance probabilities."""
     lam = 2.0 * jnp.stack([jnp.zeros(()), kappa[1], kappa[0], kappa[0] + kappa[1]])
     b = envelope(lam)
-    omega = 1.0 + 2.0 * lam / b
-    normals = jax.random.normal(key, (count, 4)) / jnp.sqrt(omega)[None, :]
-    q = normals / jnp.linalg.norm(normals, axis=1, keepdims=True)
-    u = jnp.sum(lam[None, :] * q**2, axis=1)
+    scales = jnp.sqrt(1.0 + 2.0 * lam / b)[:, None]
+    normals = materialised(b, lambda: jax.random.normal(key, (4, count)) / scales)
+    w, x, y, z = (normals[i] for i in range(4))
+    square = w * w + x * x + y * y + z * z
+    u = (lam[1] * x * x + lam[2] * y * y + lam[3] * z * z) / square
     log_accept = -u + 0.5 * (4.0 - b) + 2.0 * (jnp.log1p(2.0 * u / b) + jnp.log(0.25 * b))
-    return q, log_accept
+    scale = 1.0 / jnp.sqrt(square)
+    return (w * scale, x * scale, y * scale, z * scale), log_accept
 
 
 def envelope(lam: jax.Array) -> jax.Array:
@@ -46,9 +54,9 @@ def envelope(lam: jax.Array) -> jax.Array:
     return lax.fori_loop(0, _NEWTON_STEPS, step, jnp.ones(()))
 
 
-def first_columns(q: jax.Array) -> jax.Array:
-    """The first two columns of the rotation matrices of unit quaternions (n, 4)."""
-    w, x, y, z = (q[:, i] for i in range(4))
-    first = jnp.stack([w**2 + x**2 - y**2 - z**2, 2 * (x * y + w * z), 2 * (x * z - w * y)], 1)
-    second = jnp.stack([2 * (x * y - w * z), w**2 - x**2 + y**2 - z**2, 2 * (y * z + w * x)], 1)
-    return jnp.stack([first, second], axis=2)
+def first_columns(q: Quaternions) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+    """The first two columns of their rotation matrices, three vectors each."""
+    w, x, y, z = q
+    first = w * w + x * x - y * y - z * z, 2 * (x * y + w * z), 2 * (x * z - w * y)
+    second = 2 * (x * y - w * z), w * w - x * x + y * y - z * z, 2 * (y * z + w * x)
+    return first, second

@@ -128,25 +128,25 @@ class MatrixLangevin(dist.Distribution):
         if isinstance(self.F, jax.core.Tracer) or isinstance(key, jax.core.Tracer):
             drawn = _traced(key, self.F.reshape(-1, *self.event_shape), count)
         else:
-            drawn = self._drawn(keys.fast(key), count).astype(self.F.dtype)
+            drawn = jnp.asarray(self._drawn(keys.fast(key), count), self.F.dtype)
         return drawn.reshape(*sample_shape, *self.batch_shape, *self.event_shape)
 
     @in_float64
-    def _drawn(self, key: jax.Array, count: int) -> Any:
-        """(count, batch, d, p)."""
+    def _drawn(self, key: jax.Array, count: int) -> np.ndarray:
+        """(count, batch, d, p), on the host: cutting off the spare rows costs nothing there."""
         flat = np.asarray(self.F, float).reshape(-1, *self.event_shape)
         if count == 0 or len(flat) == 0:
             return np.zeros((count, *flat.shape))
-        room = max(LEAST_ROOM, 1 << (count - 1).bit_length())
+        room = _room(count)
         each = []
         for index, F in enumerate(flat):
             own_key = key if len(flat) == 1 else jax.random.fold_in(key, index)
             if _hopeless(F):
-                each.append(_by_gibbs(own_key, jnp.asarray(F), count=count, sweeps=GIBBS_SWEEPS))
+                drawn = _by_gibbs(own_key, F, count=count, sweeps=GIBBS_SWEEPS)
             else:
-                drawn = _by_rejection(own_key, jnp.asarray(F), jnp.int32(count), room=room)
-                each.append(drawn[:count])
-        return each[0][:, None] if len(each) == 1 else jnp.stack(each, axis=1)
+                drawn = _by_rejection(own_key, F, np.int32(count), room=room)
+            each.append(np.asarray(drawn)[:count])
+        return each[0][:, None] if len(each) == 1 else np.stack(each, axis=1)
 
     @dist.util.validate_sample
     def log_prob(self, value: Any) -> jax.Array:
@@ -183,6 +183,12 @@ class MatrixLangevin(dist.Distribution):
                 f"is {d} by {p}: MatrixLangevin(F, normalised=False) leaves it out of log_prob, "
                 "and means come from draws"
             )
+
+
+def _room(count: int) -> int:
+    """At least ``count``, at most a quarter more: few different programs."""
+    unit = max(LEAST_ROOM, 1 << max(0, (count - 1).bit_length() - 3))
+    return unit * -(-count // unit)
 
 
 def _hopeless(F: np.ndarray) -> bool:

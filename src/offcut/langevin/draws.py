@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from offcut.augmentation.layout import materialised
 from offcut.langevin import bingham, columns, sequential
 
 #: Proposals in one block.
-LEAST_BLOCK, LARGEST_BLOCK = 8, 4096
+LEAST_BLOCK, LARGEST_BLOCK = 8, 1024
 #: Up to so many columns at least an eighth of the proposals are accepted, whatever kappa.
 ALWAYS_FEASIBLE = 4
 #: Where fewer proposals than this are accepted, independent draws are hopeless.
@@ -32,15 +33,17 @@ def by_rejection(key: jax.Array, F: jax.Array, wanted: jax.Array, room: int) -> 
     U, kappa, Vt = jnp.linalg.svd(F, full_matrices=False)  # kappa falls: the best order of columns
     if (d, p) == (3, 2):
         basis = jnp.concatenate([U, jnp.cross(U[:, 0], U[:, 1])[:, None]], axis=1)
-        propose = partial(bingham.propose, kappa=kappa)
-        drawn = _gather(key, propose, wanted, room, (4,))
-        return jnp.einsum("ij,njk,kl->nil", basis, bingham.first_columns(drawn), Vt)
+        drawn = _gather(key, partial(bingham.propose, kappa=kappa), wanted, room)
+        columns_ = bingham.first_columns(drawn)
+        rows = [[sum(basis[i, j] * x[j] for j in range(3)) for x in columns_] for i in range(3)]
+        entries = [row[0] * Vt[0, k] + row[1] * Vt[1, k] for row in rows for k in range(2)]
+        return jnp.stack(entries, axis=1).reshape(-1, 3, 2)
 
     def propose_frames(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
         proposals = sequential.propose(key, U, kappa, count)
         return proposals.frames, sequential.log_accept(d, kappa, proposals.taken)
 
-    return jnp.einsum("nij,jk->nik", _gather(key, propose_frames, wanted, room, (d, p)), Vt)
+    return jnp.einsum("nij,jk->nik", _gather(key, propose_frames, wanted, room), Vt)
 
 
 def by_gibbs(key: jax.Array, F: jax.Array, count: int, sweeps: int) -> jax.Array:
@@ -83,27 +86,37 @@ def expected_acceptance(kappa: jax.Array) -> jax.Array:
     return jnp.exp(-0.5 * jnp.sum(jnp.log1p(ratio)))
 
 
-def _gather(
-    key: jax.Array, propose: Callable, wanted: jax.Array, room: int, shape: tuple[int, ...]
-) -> jax.Array:
-    """The first ``wanted`` accepted proposals of ``propose(key, count=)``, in order."""
+def _gather(key: jax.Array, propose: Callable, wanted: jax.Array, room: int) -> Any:
+    """The first ``wanted`` accepted proposals of ``propose(key, count=)``, in order.
+
+    Proposals may be any pytree of arrays with ``count`` rows.
+    """
     block = min(max(2 * room, LEAST_BLOCK), LARGEST_BLOCK)
+
+    def judged(turn: jax.Array) -> tuple[Any, jax.Array]:
+        key_propose, key_accept = jax.random.split(jax.random.fold_in(key, turn))
+        proposed, log_accept = propose(key_propose, count=block)
+        return proposed, jnp.log(jax.random.uniform(key_accept, (block,))) < log_accept
 
     def more(state: tuple) -> jax.Array:
         return state[1] < wanted
 
     def one_block(state: tuple) -> tuple:
         turn, found, kept = state
-        key_propose, key_accept = jax.random.split(jax.random.fold_in(key, turn))
+        proposed, accepted = materialised(turn, lambda: judged(turn))
+        place = jnp.where(accepted, jnp.cumsum(accepted, dtype=jnp.int32) - 1, block)
 
-        def judged() -> tuple[jax.Array, jax.Array]:
-            proposed, log_accept = propose(key_propose, count=block)
-            return proposed, jnp.log(jax.random.uniform(key_accept, (block,))) < log_accept
+        def write(kept: jax.Array, proposed: jax.Array) -> jax.Array:
+            # Accepted ones to the front of the block, and the block behind what was found before;
+            # what is not accepted in it the next block writes over.
+            front = jnp.zeros_like(proposed).at[place].set(proposed, mode="drop")
+            origin = (found, *(jnp.int32(0) for _ in proposed.shape[1:]))
+            return lax.dynamic_update_slice(kept, front, origin)
 
-        proposed, accepted = materialised(turn, judged)
-        place = jnp.where(accepted, found + jnp.cumsum(accepted, dtype=jnp.int32) - 1, room)
-        kept = kept.at[place].set(proposed, mode="drop")
+        kept = jax.tree.map(write, kept, proposed)
         return turn + 1, found + jnp.sum(accepted, dtype=jnp.int32), kept
 
-    start = (jnp.int32(0), jnp.int32(0), jnp.zeros((room, *shape)))
-    return lax.while_loop(more, one_block, start)[2]
+    shapes, _ = jax.eval_shape(judged, jnp.int32(0))
+    empty = jax.tree.map(lambda a: jnp.zeros((room + block, *a.shape[1:]), a.dtype), shapes)
+    found = lax.while_loop(more, one_block, (jnp.int32(0), jnp.int32(0), empty))[2]
+    return jax.tree.map(lambda a: a[:room], found)

@@ -42,8 +42,8 @@ class Method(NamedTuple):
 _MOVES = (NUTS, HMC, RandomWalk)
 METHODS = {
     "augment": Method(AugmentedSampler, HMC(num_steps=3, jitter=0.4), _MOVES),
-    "collapsed": Method(CollapsedSampler, HMC(num_steps=3, jitter=0.4), _MOVES),
-    "asymptotic": Method(AsymptoticSampler, HMC(num_steps=3, jitter=0.4), _MOVES),
+    "collapsed": Method(CollapsedSampler, HMC(num_steps=2, jitter=0.2), _MOVES),
+    "asymptotic": Method(AsymptoticSampler, HMC(num_steps=2, jitter=0.2), _MOVES),
     "exchange": Method(ExchangeSampler, Exchange(), (Exchange,)),
     "pseudo_marginal": Method(PseudoMarginalSampler, PseudoMarginal(), (PseudoMarginal,)),
 }
@@ -158,7 +158,11 @@ class MatrixLangevinModel:
     def facts(self, observed: dict[str, np.ndarray], sampler: Any = None) -> dict[str, Any]:
         """What else the result should say: the method, and what is approximate about it."""
         method = next(name for name, m in METHODS.items() if type(sampler) is m.sampler)
-        facts = {"method": method, "langevin": repr(self)}
+        facts = {
+            "method": method,
+            "method_note": self._why(method, *observed["x"].shape[1:]),
+            "langevin": repr(self),
+        }
         if method == "asymptotic":
             facts["approximation"] = (
                 "Khatri & Mardia's asymptotic normaliser stands for the exact one: the draws are "
@@ -168,6 +172,13 @@ class MatrixLangevinModel:
         if self.infer_H:
             facts["form"] = "kappa falls; columns of H point along those of the mean frame"
         return facts
+
+    def _why(self, method: str, d: int, p: int) -> str:
+        known = is_exact(d, p)
+        if self.method == "auto":
+            return f" (the normalising constant of {d} by {p} is {'' if known else 'not '}known)"
+        better = known and method not in ("collapsed", "asymptotic")
+        return " (method='collapsed' would be faster here, and exact too)" if better else ""
 
     def predict(self, posterior: xr.DataTree, size: int, *, seed: int = 0) -> np.ndarray:
         """Posterior predictive frames (size, d, p), each from a draw chosen at random."""

@@ -38,7 +38,9 @@ WIDTHS = 8.5
 #: Range and step of the tanh-sinh rule.
 DOUBLY_FAR, DOUBLY_STEP = 3.4, 0.025
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(NODES)
+# Lists, not arrays: an array that JAX has once met as a constant in single precision it rounds for
+# good, also for later programs in double precision (JAX 0.10).
+_NODES, _WEIGHTS = (part.tolist() for part in np.polynomial.legendre.leggauss(NODES))
 
 
 def is_exact(d: int, p: int) -> bool:
@@ -88,15 +90,17 @@ def _constant(d: int) -> float:
 def _two_columns_jvp(d: int, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     """d log Z / d k_i is the mean of cos(phi) A(k_i cos phi) under the integrand."""
 
+    first, second = primals
+
     def parts() -> tuple[jax.Array, ...]:
-        terms, c = _terms(*primals, d)
+        terms, c = _terms(first, second, d)
         cosine = safe_root(1.0 - c)
         return terms, *(cosine * bessel_ratio(d - 1, k * cosine) for k in primals)
 
-    terms, *slopes = lax.cond(primals[0] >= 0, parts, lambda: (jnp.full(NODES, jnp.nan),) * 3)
+    terms, *slopes = lax.cond(first >= 0, parts, lambda: (jnp.full(NODES, jnp.nan),) * 3)
     weights = jax.nn.softmax(terms)
     change = sum(jnp.sum(weights * slope) * dk for slope, dk in zip(slopes, tangents, strict=True))
-    value = log_h(d - 1, primals[0]) + log_h(d - 1, primals[1]) + _constant(d)
+    value = log_h(d - 1, first) + log_h(d - 1, second) + _constant(d)
     return value + jax.nn.logsumexp(terms), change
 
 
@@ -135,13 +139,14 @@ def _rotations(k1: jax.Array, k2: jax.Array, k3: jax.Array) -> jax.Array:
 
 
 @cache
-def _tanh_sinh() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _tanh_sinh() -> tuple[list[float], list[float], list[float]]:
     """w = 1 - u and 2 - w = 1 + u, both to full precision, and log weights for u in (-1, 1)."""
     t = np.arange(-DOUBLY_FAR, DOUBLY_FAR + DOUBLY_STEP / 2, DOUBLY_STEP)
     s = 0.5 * np.pi * np.sinh(t)
     w, rest = 2.0 / (1.0 + np.exp(2 * s)), 2.0 / (1.0 + np.exp(-2 * s))
     # du/dt = (pi/2) cosh t / cosh² s, and 1 / cosh² s = w (2 - w)
-    return w, rest, np.log(DOUBLY_STEP * 0.5 * np.pi * np.cosh(t) * w * rest)
+    log_weight = np.log(DOUBLY_STEP * 0.5 * np.pi * np.cosh(t) * w * rest)
+    return w.tolist(), rest.tolist(), log_weight.tolist()
 
 
 @jax.custom_jvp

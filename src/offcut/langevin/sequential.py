@@ -21,6 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from offcut.augmentation.layout import materialised
 from offcut.langevin.hypergeometric import log_h, log_h_drop
 from offcut.langevin.projection import unit, without
 from offcut.langevin.sphere import deviations
@@ -54,7 +55,9 @@ def propose(key: jax.Array, G: jax.Array, kappa: jax.Array, count: int) -> Propo
         e = deviations(key_angle, d - r, kappa[r] * jnp.sqrt(1.0 - c))
         column = (1.0 - e)[:, None] * towards
         if d - r > 1:
-            normals = jax.random.normal(key_around, (count, d))
+            normals = materialised(
+                kappa[r], lambda key=key_around: jax.random.normal(key, (count, d))
+            )
             around = unit(without(jnp.concatenate([before, towards[:, :, None]], 2), normals))
             column = column + jnp.sqrt(e * (2.0 - e))[:, None] * around
         frames = frames.at[:, :, r].set(column)

@@ -21,6 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from offcut.augmentation.layout import materialised
+
+#: Of so many entries one may be tried again in each further round.
+PENDING = 4
 #: Below this concentration the closed form for m = 3 is the uniform one to rounding.
 _FLAT = 1e-9
 
@@ -50,26 +54,43 @@ def uniform_cosines(key: jax.Array, m: int, count: int) -> jax.Array:
 
 
 def _by_rejection(key: jax.Array, m: int, kappa: jax.Array) -> jax.Array:
-    b = (m - 1) / (2.0 * kappa + jnp.sqrt(4.0 * kappa**2 + (m - 1) ** 2))
-    below = 2.0 * b / (1.0 + b)  # 1 - x0
-    x0 = 1.0 - below
-
-    def propose(round_key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        uniforms = jax.random.uniform(round_key, (3, *kappa.shape))
-        e = _beta_to_deviation(m, uniforms[0], uniforms[1], b)
-        log_ratio = kappa * (below - e) + (m - 1) * (jnp.log1p(x0 * e / below) - jnp.log1p(x0))
-        return e, jnp.log(uniforms[2]) <= log_ratio
+    """One try for all; then the few that failed are put side by side and tried until they pass."""
+    count = kappa.shape[0]
+    size = max(1, count // PENDING)
+    e, done = materialised(kappa[0], lambda: _try(key, m, kappa))
 
     def waiting(state: tuple) -> jax.Array:
         return ~jnp.all(state[2])
 
-    def another_round(state: tuple) -> tuple:
+    def some(state: tuple) -> tuple:
         turn, e, done = state
-        proposed, accepted = propose(jax.random.fold_in(key, turn))
-        return turn + 1, jnp.where(done, e, proposed), done | accepted
+        rank = jnp.cumsum(~done, dtype=jnp.int32) - 1
+        slot = jnp.where(done, size, rank)
+        lanes = jnp.arange(count, dtype=jnp.int32)
+        chosen = jnp.full(size, count, jnp.int32).at[slot].set(lanes, mode="drop")
+        theirs = kappa[jnp.minimum(chosen, count - 1)]
 
-    first, accepted = propose(key)
-    return lax.while_loop(waiting, another_round, (jnp.int32(0), first, accepted))[1]
+        def again(state: tuple) -> tuple:
+            turn, found, passed = state
+            new, accepted = _try(jax.random.fold_in(key, turn), m, theirs)
+            return turn + 1, jnp.where(passed, found, new), passed | accepted
+
+        empty = chosen == count
+        turn, found, _ = lax.while_loop(waiting, again, (turn, jnp.zeros(size), empty))
+        return turn, e.at[chosen].set(found, mode="drop"), done.at[chosen].set(True, mode="drop")
+
+    return lax.while_loop(waiting, some, (jnp.int32(0), e, done))[1]
+
+
+def _try(key: jax.Array, m: int, kappa: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """A proposal for each entry of ``kappa``, and whether it is accepted."""
+    b = (m - 1) / (2.0 * kappa + jnp.sqrt(4.0 * kappa**2 + (m - 1) ** 2))
+    below = 2.0 * b / (1.0 + b)  # 1 - x0
+    x0 = 1.0 - below
+    uniforms = jax.random.uniform(key, (3, *kappa.shape))
+    e = _beta_to_deviation(m, uniforms[0], uniforms[1], b)
+    log_ratio = kappa * (below - e) + (m - 1) * (jnp.log1p(x0 * e / below) - jnp.log1p(x0))
+    return e, jnp.log(uniforms[2]) <= log_ratio
 
 
 def _beta_to_deviation(m: int, u: jax.Array, v: jax.Array, b: jax.Array) -> jax.Array:

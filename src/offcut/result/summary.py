@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import xarray as xr
 
@@ -90,7 +93,7 @@ def _rows(table: Table) -> list[str]:
 def _rejections(posterior: xr.DataTree) -> list[str]:
     attrs = posterior.attrs
     if not attrs["draws_rejections"]:
-        return [f"Kernel: {attrs['kernel']}."]
+        return [f"Kernel: {attrs['kernel']}.", *_method(attrs)]
     numbers = rejection_numbers(posterior)
     return [
         f"Rejected proposals |Y| a sweep: median {numbers['median']:,.0f} (90% from "
@@ -99,8 +102,14 @@ def _rejections(posterior: xr.DataTree) -> list[str]:
         "proposals pass the filter.",
         f"ESS of |Y| {numbers['ess']:,.0f}, R-hat {numbers['r_hat']:.2f}. Kernel: "
         f"{attrs['kernel']}.",
+        *_method(attrs),
         _missing(posterior),
     ]
+
+
+def _method(attrs: Mapping[Any, Any]) -> list[str]:
+    """Which of a model's methods ran, and why, where it has several."""
+    return [f"Method: {attrs['method']}{attrs['method_note']}."] if "method" in attrs else []
 
 
 def _percent(share: float) -> str:
