@@ -5,9 +5,10 @@ whether the budget left room, ``mixture`` the clusters of a truncated mixture, `
 ``concentrations`` orientations. Each returns a matplotlib ``Figure``, to be saved with ``savefig``.
 """
 
-from offcut.plots.langevin import concentrations, frames
+from offcut.plots.kappa import concentrations
 from offcut.plots.mixtures import mixture
 from offcut.plots.models import density, posterior, rejections
+from offcut.plots.orientation import frames
 from offcut.plots.style import (
     BLUE,
     CHAIN_COLOURS,
