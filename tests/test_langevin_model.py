@@ -118,6 +118,7 @@ def test_both_frames_inferred_are_reported_in_one_form(with_H, frames):
     kappa, H = group["kappa"].values, group["H"].values
     assert (kappa[..., 0] >= kappa[..., 1]).all()
     V = np.linalg.svd(frames.sum(0))[2].T
+    V = V * np.where(V[np.abs(V).argmax(0), [0, 1]] < 0, -1.0, 1.0)
     assert (np.einsum("cdij,ij->cdj", H, V) >= 0).all()
     assert with_H["posterior"]["H"].dims[2:] == ("column_of_data", "column")
     assert "kappa falls" in with_H.attrs["form"]
@@ -178,6 +179,9 @@ def test_auto_beyond_the_exact_normaliser_augments():
         ({"kappa_prior": dist.Dirichlet(np.ones(2))}, "single numbers"),
         ({"method": "gibbs"}, "method must be one of"),
         ({"H": "identical"}, "identity"),
+        ({"H": None}, "identity"),
+        ({"H": np.eye(2)}, "data @ H"),
+        ({"G_prior": "uniform"}, "left out"),
         ({"G_prior": np.ones(3)}, "G_prior must be"),
     ],
 )
@@ -217,8 +221,45 @@ def test_one_frame_is_enough_for_a_proper_prior(model):
 
 def test_hopeless_columns_are_refused_before_they_hang():
     with pytest.raises(StartError, match="asymptotic"):
-        refuse_hopeless(np.full(10, 20.0), 50, 100_000)
-    refuse_hopeless(np.array([12.0, 6.0]), 50, 100)
+        refuse_hopeless(np.full(10, 20.0), 50, 100_000, 10)
+    refuse_hopeless(np.array([12.0, 6.0]), 50, 100, 3)
+    refuse_hopeless(np.full(10, 0.1), 50, 100, 10)  # many columns, hardly concentrated
+
+
+def test_priors_that_tell_columns_apart_leave_draws_as_they_are(frames):
+    told = MatrixLangevinModel(dist.Gamma(2, np.array([0.2, 0.3])), H="inferred")
+    sampler, _, observed = told.prepare(frames, None, None)
+    assert not sampler.symmetric
+    assert "as drawn" in told.facts(observed, sampler)["form"]
+    for prior in ({"G_prior": np.ones((3, 2))}, {"H": MatrixLangevin(np.eye(2))}):
+        model = MatrixLangevinModel(PRIOR, **({"H": "inferred"} | prior))
+        assert not model.prepare(frames, None, None)[0].symmetric
+    plain = MatrixLangevinModel(PRIOR, H="inferred")
+    assert plain.prepare(frames, None, None)[0].symmetric
+
+
+def test_a_checkpoint_knows_its_prior_to_the_last_digit():
+    one, other = (
+        MatrixLangevinModel(dist.TruncatedNormal(0, scale, low=0.0)) for scale in (5.0, 50.0)
+    )
+    assert one.identity() != other.identity()
+    same = MatrixLangevinModel(dist.TruncatedNormal(0, 5.0, low=0.0))
+    assert one.identity() == same.identity()
+
+
+@pytest.mark.calibrate
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_buffer_that_grows_in_warmup_changes_no_draw(seed):
+    """Alike columns change their order in warm-up; a step made again must not count twice."""
+    F = np.vstack([8.0 * np.eye(2), np.zeros((1, 2))])
+    x = np.asarray(MatrixLangevin(F).sample(jax.random.key(3), (300,)))
+    model = MatrixLangevinModel(PRIOR)
+    runs = []
+    with jax.enable_x64(True):
+        for capacity in (1, 1024):
+            settings = Settings(50, 60, 2, seed, "auto", False, capacity=capacity)
+            runs.append(run(model, x, None, offcut.RandomWalk(), settings))
+    assert_same_draws(*runs)
 
 
 def test_a_budget_that_is_too_small_says_so(model, frames):

@@ -11,9 +11,10 @@ import pytest
 from numpyro.infer.util import log_density
 
 from offcut import MatrixLangevin, keys
-from offcut.errors import DataError, ModelError
+from offcut.errors import DataError, ModelError, TrustWarning
 from offcut.langevin import normaliser
 from offcut.langevin.asymptotics import approximate_log_normaliser
+from offcut.langevin.draws import expected_acceptance
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -22,7 +23,7 @@ def frame(d, p, seed=0):
     return np.linalg.qr(np.random.default_rng(seed).normal(size=(d, p)))[0]
 
 
-@pytest.mark.parametrize(("d", "p"), [(1, 1), (2, 2), (3, 2), (5, 4)])
+@pytest.mark.parametrize(("d", "p"), [(1, 1), (2, 2), (3, 2)])
 def test_draws_are_frames_of_the_asked_shape(d, p):
     F = 3.0 * frame(d, p)
     for shape in ((), (4,), (2, 3)):
@@ -64,7 +65,37 @@ def test_single_precision_stays_what_the_user_has():
         assert np.isfinite(MatrixLangevin(np.eye(3)[:, :2] * 4).log_prob(x)).all()
 
 
-@pytest.mark.parametrize(("d", "p"), [(4, 1), (3, 2), (3, 3)])
+@pytest.mark.parametrize(("d", "kappa"), [(4, (1e4, 5e3)), (3, (2e4,))])
+def test_large_concentrations_in_single_precision(d, kappa):
+    F = np.zeros((d, len(kappa)))
+    np.fill_diagonal(F, kappa)
+    exact = float(MatrixLangevin(F).log_normaliser)
+    with jax.enable_x64(False):
+        known = float(MatrixLangevin(F).log_normaliser)
+        traced = float(jax.jit(lambda F: MatrixLangevin(F).log_normaliser)(F.astype("f4")))
+        x = jax.jit(lambda key, F: MatrixLangevin(F).sample(key, (3,)))(
+            jax.random.key(0), jnp.asarray(F, jnp.float32)
+        )
+    assert known == pytest.approx(exact, rel=1e-6)
+    assert traced == pytest.approx(exact, rel=1e-4)
+    assert np.isfinite(x).all()
+
+
+def test_a_parameter_that_is_nan_gives_nan_and_ends():
+    draw = jax.jit(lambda key, F: MatrixLangevin(F).sample(key, (3,)))
+    assert np.isnan(draw(jax.random.key(0), jnp.full((4, 2), jnp.nan))).all()
+
+
+@pytest.mark.parametrize(
+    ("d", "p", "kappa", "wanted"), [(10, 10, 0.1, 0.99), (10, 10, 1.0, 0.42), (20, 8, 2.0, 0.83)]
+)
+def test_weak_concentrations_are_not_taken_for_hopeless(d, p, kappa, wanted):
+    """Shares accepted in simulations; the formula for large kappa has 2e-7 for the first."""
+    found = float(expected_acceptance(jnp.full(p, kappa), d))
+    assert found == pytest.approx(wanted, rel=0.2)
+
+
+@pytest.mark.parametrize(("d", "p"), [(3, 2), (3, 3)])
 def test_log_prob_is_a_density(d, p):
     """Its exponential averages to 1 over uniform frames."""
     there = MatrixLangevin(1.5 * frame(d, p) * np.arange(1, p + 1))
@@ -73,7 +104,7 @@ def test_log_prob_is_a_density(d, p):
     assert abs(ratio.mean() - 1) < 4.5 * ratio.std() / np.sqrt(len(ratio))
 
 
-@pytest.mark.parametrize(("d", "p"), [(4, 1), (3, 2), (6, 2), (3, 3)])
+@pytest.mark.parametrize(("d", "p"), [(3, 2), (3, 3)])
 def test_draws_have_the_exact_mean(d, p):
     there = MatrixLangevin.from_svd(frame(d, p), np.arange(1.0, p + 1) * 3, frame(p, p, 1))
     x = np.asarray(there.sample(keys.from_seed(2), (100_000,)))
@@ -149,6 +180,14 @@ def test_bad_parameters_are_refused(F, words):
         MatrixLangevin(F)
     with pytest.raises(ModelError, match="entry for each column"):
         MatrixLangevin.from_svd(np.eye(3)[:, :2], np.ones(3))
+    with pytest.raises(ModelError, match="H must be 2 by 2"):
+        MatrixLangevin.from_svd(np.eye(3)[:, :2], np.ones(2), np.eye(3))
+    with pytest.raises(ModelError, match="not orthonormal"):
+        MatrixLangevin.from_svd(np.ones((3, 2)), np.ones(2))
+    with pytest.raises(ModelError, match="negative"):
+        MatrixLangevin.from_svd(np.eye(3)[:, :2], -np.ones(2))
+    with pytest.raises(ModelError, match="tuple"):
+        MatrixLangevin(np.eye(3)).sample(keys.from_seed(0), 3)
 
 
 def test_a_matrix_that_is_no_frame_is_outside_the_support():
@@ -188,6 +227,9 @@ def test_maximum_likelihood_beyond_the_exact_normaliser_says_so():
     assert found.method == "asymptotic"
     assert "asymptotic" in repr(found)
     np.testing.assert_allclose(found.kappa, [60, 40, 30, 20], rtol=0.1)
+    weak = MatrixLangevin(np.diag([9.0, 7.0, 5.0, 0.5])).sample(keys.from_seed(4), (500,))
+    with pytest.warns(TrustWarning, match="asymptotics"):
+        MatrixLangevin.mle(weak)
 
 
 def test_the_asymptotic_normaliser_tends_to_the_exact_one():

@@ -239,7 +239,8 @@ def model_digest(model: Any, arrays: Any) -> str:
                 "it, so a later process could not tell whether it is the same model; make it a "
                 "dataclass, or give it a repr that names its settings"
             )
-        return hashlib.sha256(repr(model).encode()).hexdigest()[:16]
+        identity = model.identity() if hasattr(model, "identity") else repr(model)
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
     points, covariate = arrays.points, jax.tree.map(lambda a: a[0], arrays.covariates)
 
     def everything(key: jax.Array, position: jax.Array) -> Any:

@@ -55,7 +55,7 @@ class AugmentedSampler(LangevinSampler):
     ) -> Kept:
         """No rejections yet; columns by decreasing kappa of the rough estimate."""
         at = self.kappa(state.position)
-        refuse_hopeless(np.asarray(at), int(data.n), budget)
+        refuse_hopeless(np.asarray(at), int(data.n), budget, self.layout.d)
         order = jnp.asarray(np.argsort(-kappa, kind="stable"), jnp.int32)
         return Kept(nothing(self.layout, 1), jnp.array(False), order, jnp.asarray(kappa))
 
@@ -82,6 +82,13 @@ class AugmentedSampler(LangevinSampler):
         self, key: jax.Array, state: State, stage: Stage, data: LangevinData
     ) -> tuple[Kept, jax.Array, jax.Array, jax.Array]:
         layout, old = self.layout, state.own
+        if layout.p == 1:  # nothing is ever rejected
+            return (
+                old._replace(known=jnp.array(True)),
+                jnp.int32(1),
+                jnp.array(False),
+                jnp.int32(OK),
+            )
         kappa = self.kappa(state.position)
         mean = old.mean_kappa + FORGETTING * (kappa - old.mean_kappa)
         mean = jnp.where(stage.adapting, mean, old.mean_kappa)
@@ -123,6 +130,8 @@ class AugmentedSampler(LangevinSampler):
             jnp.where(success, drawn.along, old.held.along),
         )
         # An order belongs to the rejections drawn in it.
+        # A step that found no room is made again, from the very state before it.
+        mean = jnp.where(full, old.mean_kappa, mean)
         kept = Kept(held, old.known | success, jnp.where(success, order, old.order), mean)
         broken = ~kept.known & ~full
         status = jnp.where(full, FULL, jnp.where(broken, BROKEN, OK))
@@ -154,9 +163,9 @@ class AugmentedSampler(LangevinSampler):
         )
 
 
-def refuse_hopeless(kappa: np.ndarray, n: int, budget: int) -> None:
+def refuse_hopeless(kappa: np.ndarray, n: int, budget: int, d: int) -> None:
     """Raise where a sweep would need far more rejections than the budget allows."""
-    share = float(expected_acceptance(jnp.asarray(kappa)))
+    share = float(jax.jit(expected_acceptance, static_argnums=1)(kappa, d))
     expected = n * (1 / share - 1) if share > 0 else np.inf
     if expected > min(HOPELESS_START * max(budget, n), MOST_PROPOSALS):
         raise StartError(

@@ -28,6 +28,7 @@ LEAST_ROOM = 64
 
 _log_z = jax.jit(jax.vmap(log_normaliser_of))
 _mean = jax.jit(jax.vmap(jax.grad(log_normaliser_of)))
+_acceptance = jax.jit(draws.expected_acceptance, static_argnames="d")
 _by_rejection = jax.jit(draws.by_rejection, static_argnames="room")
 _by_gibbs = jax.jit(draws.by_gibbs, static_argnames=("count", "sweeps"))
 
@@ -102,12 +103,22 @@ class MatrixLangevin(dist.Distribution):
     def from_svd(cls, G: Any, kappa: Any, H: Any = None, **settings: Any) -> MatrixLangevin:
         """F = G diag(kappa) Hᵀ, with H the identity where it is left out."""
         G, kappa = jnp.asarray(G) * 1.0, jnp.asarray(kappa) * 1.0
+        H = None if H is None else jnp.asarray(H) * 1.0
         if G.ndim < 2 or G.shape[-1:] != kappa.shape[-1:]:
             raise ModelError(
                 f"kappa needs an entry for each column of G, got shapes {kappa.shape}, {G.shape}"
             )
+        if H is not None and H.shape[-2:] != (kappa.shape[-1],) * 2:
+            p = kappa.shape[-1]
+            raise ModelError(f"H must be {p} by {p}, as many columns as G has; got {H.shape}")
+        if not isinstance(kappa, jax.core.Tracer) and bool(np.any(np.asarray(kappa) < 0)):
+            raise ModelError(f"concentrations cannot be negative, got kappa = {kappa}")
+        for name, frame in (("G", G), ("H", H)):
+            known = frame is not None and not isinstance(frame, jax.core.Tracer)
+            if known and not bool(np.all(cls.support(frame))):
+                raise ModelError(f"the columns of {name} are not orthonormal")
         F = G * kappa[..., None, :]
-        return cls(F if H is None else F @ jnp.swapaxes(jnp.asarray(H), -1, -2), **settings)
+        return cls(F if H is None else F @ jnp.swapaxes(H, -1, -2), **settings)
 
     @staticmethod
     def mle(X: Any) -> MaximumLikelihood:
@@ -124,6 +135,8 @@ class MatrixLangevin(dist.Distribution):
 
         (Inside a compiled function there is no warning.)
         """
+        if isinstance(sample_shape, int | np.integer):
+            raise ModelError(f"sample_shape must be a tuple such as ({sample_shape},)")
         count = int(np.prod(sample_shape, dtype=int))
         if isinstance(self.F, jax.core.Tracer) or isinstance(key, jax.core.Tracer):
             drawn = _traced(key, self.F.reshape(-1, *self.event_shape), count)
@@ -160,15 +173,22 @@ class MatrixLangevin(dist.Distribution):
     def log_normaliser(self) -> jax.Array:
         """log Z(F), where it is known."""
         self._must_be_exact()
-        flat = self.F.reshape(-1, *self.event_shape)
-        return _log_z(flat).reshape(self.batch_shape)
+        return self._of_normaliser(_log_z).reshape(self.batch_shape)
 
     @property
     def mean(self) -> jax.Array:
         """E X = G diag(d log Z / d kappa) Hᵀ, where log Z is known."""
         self._must_be_exact()
-        flat = self.F.reshape(-1, *self.event_shape)
-        return _mean(flat).reshape(self.F.shape)
+        return self._of_normaliser(_mean).reshape(self.F.shape)
+
+    def _of_normaliser(self, function: Any) -> jax.Array:
+        """In double precision where F is known, in that of the session while tracing."""
+        if isinstance(self.F, jax.core.Tracer):
+            return function(self.F.reshape(-1, *self.event_shape))
+        with jax.enable_x64(True):
+            flat = np.asarray(self.F, float).reshape(-1, *self.event_shape)
+            found = np.asarray(function(flat))
+        return jnp.asarray(found, self.F.dtype)
 
     @property
     def variance(self) -> jax.Array:
@@ -186,7 +206,7 @@ class MatrixLangevin(dist.Distribution):
 
 
 def _room(count: int) -> int:
-    """At least ``count``, at most a quarter more: few different programs."""
+    """At least ``count``, from 512 on at most a quarter more: few different programs."""
     unit = max(LEAST_ROOM, 1 << max(0, (count - 1).bit_length() - 3))
     return unit * -(-count // unit)
 
@@ -196,7 +216,7 @@ def _hopeless(F: np.ndarray) -> bool:
     kappa = np.linalg.svd(F, compute_uv=False)
     if len(kappa) <= draws.ALWAYS_FEASIBLE:
         return False
-    share = float(draws.expected_acceptance(jnp.asarray(kappa)))
+    share = float(_acceptance(kappa, d=F.shape[0]))
     if share > draws.HOPELESS:
         return False
     warnings.warn(
@@ -219,7 +239,7 @@ def _traced(key: jax.Array, flat: jax.Array, count: int) -> jax.Array:
     def one(at: tuple) -> jax.Array:
         if flat.shape[2] <= draws.ALWAYS_FEASIBLE:
             return rejection(*at)
-        share = draws.expected_acceptance(jnp.linalg.svd(at[1], compute_uv=False))
+        share = draws.expected_acceptance(jnp.linalg.svd(at[1], compute_uv=False), flat.shape[1])
         return lax.cond(
             share > draws.HOPELESS,
             rejection,

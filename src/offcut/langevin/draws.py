@@ -13,11 +13,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from offcut.augmentation.layout import materialised
 from offcut.langevin import bingham, columns, sequential
+from offcut.langevin.hypergeometric import bessel_ratio, ratio_over_argument
 
 #: Proposals in one block.
 LEAST_BLOCK, LARGEST_BLOCK = 8, 1024
@@ -66,7 +66,7 @@ def update(key: jax.Array, F: jax.Array, current: jax.Array) -> tuple[jax.Array,
     one = jnp.int32(1)
     if F.shape[1] <= ALWAYS_FEASIBLE:
         return by_rejection(key, F, one, 1)[0], jnp.array(True)
-    feasible = expected_acceptance(jnp.linalg.svd(F, compute_uv=False)) > HOPELESS
+    feasible = expected_acceptance(jnp.linalg.svd(F, compute_uv=False), F.shape[0]) > HOPELESS
     frame = lax.cond(
         feasible,
         lambda: by_rejection(key, F, one, 1)[0],
@@ -75,15 +75,21 @@ def update(key: jax.Array, F: jax.Array, current: jax.Array) -> tuple[jax.Array,
     return frame, feasible
 
 
-def expected_acceptance(kappa: jax.Array) -> jax.Array:
-    """Share accepted of Hoff's proposals at large kappa (p,): prod_{i<j} √(k_i / (k_i + k_j)).
+def expected_acceptance(kappa: jax.Array, d: int) -> jax.Array:
+    """About the share of Hoff's proposals that are accepted at ``kappa`` (p,).
 
-    Columns are taken by decreasing kappa; at small kappa more are accepted.
+    At large kappa it is prod_{i<j} (1 + k_j/k_i)^-½, columns by decreasing kappa; for any kappa
+    k_j/k_i becomes k_j A_{d-j}(k_j) A_d(k_i)/k_i (j from 0): how much of G_j column i takes up, and
+    what that costs. Against simulation it is right within a factor of about 2.5.
     """
     k = jnp.sort(kappa)[::-1]
-    i, j = np.triu_indices(k.shape[0], 1)
-    ratio = jnp.where(k[j] > 0, k[j] / jnp.where(k[i] > 0, k[i], 1.0), 0.0)
-    return jnp.exp(-0.5 * jnp.sum(jnp.log1p(ratio)))
+    p = k.shape[0]
+    taken = [ratio_over_argument(d, k[i]) for i in range(p - 1)]
+    total = jnp.zeros(())
+    for j in range(1, p):
+        cost = k[j] * bessel_ratio(d - j, k[j])
+        total = total + sum((jnp.log1p(cost * taken[i]) for i in range(j)), jnp.zeros(()))
+    return jnp.exp(-0.5 * total)
 
 
 def _gather(key: jax.Array, propose: Callable, wanted: jax.Array, room: int) -> Any:
@@ -96,7 +102,14 @@ def _gather(key: jax.Array, propose: Callable, wanted: jax.Array, room: int) -> 
     def judged(turn: jax.Array) -> tuple[Any, jax.Array]:
         key_propose, key_accept = jax.random.split(jax.random.fold_in(key, turn))
         proposed, log_accept = propose(key_propose, count=block)
-        return proposed, jnp.log(jax.random.uniform(key_accept, (block,))) < log_accept
+        # NaN, from a NaN in F, must come out as NaN and not as a loop without end.
+        wrong = jnp.isnan(log_accept)
+        accepted = wrong | (jnp.log(jax.random.uniform(key_accept, (block,))) < log_accept)
+
+        def marked(a: jax.Array) -> jax.Array:
+            return jnp.where(wrong.reshape(-1, *(1 for _ in a.shape[1:])), jnp.nan, a)
+
+        return jax.tree.map(marked, proposed), accepted
 
     def more(state: tuple) -> jax.Array:
         return state[1] < wanted

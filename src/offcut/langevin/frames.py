@@ -18,6 +18,8 @@ def as_frames(data: Any) -> np.ndarray:
     Entries printed with few digits are not quite orthonormal; each frame is replaced by the nearest
     one that is, its polar factor U Vᵀ.
     """
+    if np.iscomplexobj(data) or np.ma.is_masked(data):
+        raise DataError("frames must be real numbers, none of them masked; leave such frames out")
     try:
         frames = np.asarray(data, dtype=float)
     except (TypeError, ValueError) as error:
@@ -49,7 +51,7 @@ def as_frames(data: Any) -> np.ndarray:
         raise DataError(
             f"{wrong.size} of {n} matrices have columns that are not orthonormal; frame {first} "
             f"has XᵀX = {np.round(gram[first], 3).tolist()}. Columns must have length 1 and be "
-            "perpendicular to each other"
+            "perpendicular to each other (a single frame is data[None], of shape (1, d, p))"
         )
     U, _, Vt = np.linalg.svd(frames, full_matrices=False)
     return U @ Vt

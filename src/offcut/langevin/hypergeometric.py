@@ -16,7 +16,8 @@ Smaller orders follow downwards, in the stable direction, by
     h_m(y) = h_{m+2}(y) + y² / (m (m+2)) h_{m+4}(y),      A_m(y) = (y/m) h_{m+2}(y) / h_m(y),
 
 all terms of which are positive. What is carried along is Q = h_m/h_M - 1, M the large order's
-dimension, which keeps its digits near y = 0 and cannot overflow below y = 1e18.
+dimension, which keeps its digits near y = 0 and cannot overflow below y = 1e18 (in single
+precision, where it would, M comes down every few steps).
 
 Relative errors are below 1e-12 for m up to 500 and y up to 1e6 (tested against mpmath).
 """
@@ -33,6 +34,8 @@ import numpy as np
 #: Debye's expansion is used from this order on, with this many terms: 4e-15 at worst.
 LEAST_ORDER = 15
 TERMS = 12
+#: Steps down the ladder that single precision can carry in one product, for y up to 1e8.
+SINGLE_STEPS = 4
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -45,7 +48,8 @@ def log_h(m: int, y: jax.Array) -> jax.Array:
     ...     print(f"{log_h(3, jnp.float64(2.0)):.12f}")  # log(sinh(2) / 2)
     0.595220192054
     """
-    return _debye(_ladder(m)[1], y) + jnp.log1p(_descend(m, y)[0])
+    here, _, logs = _descend(m, y)
+    return _debye(_ladder(m)[1], y) + logs + jnp.log1p(here)
 
 
 @log_h.defjvp
@@ -57,7 +61,7 @@ def _log_h_jvp(m: int, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def bessel_ratio(m: int, y: jax.Array) -> jax.Array:
     """A_m(y) = (log h_m)'(y), between 0 and 1."""
-    here, above = _descend(m, y)
+    here, above, _ = _descend(m, y)
     return y / m * (1.0 + above) / (1.0 + here)
 
 
@@ -93,7 +97,8 @@ def _log_h_drop(m: int, y: jax.Array, c: jax.Array) -> jax.Array:
         + (t_small - 1.0) * _value(quotient, t_small)
         - (t_large - 1.0) * _value(quotient, t_large)
     )
-    there, here = _descend(m, y * u)[0], _descend(m, y)[0]
+    (there, _, logs_there), (here, _, logs_here) = _descend(m, y * u), _descend(m, y)
+    debye = debye + (logs_there - logs_here)
     part = (there - here) / (1.0 + here)  # little left of it (c near 1) is better told apart
     apart = jnp.log1p(there) - jnp.log1p(here)
     return debye + jnp.where(part < -0.5, apart, jnp.log1p(jnp.maximum(part, -0.5)))
@@ -122,16 +127,23 @@ def _ladder(m: int) -> tuple[int, float]:
     return steps, m / 2 + steps - 1
 
 
-def _descend(m: int, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """h_m/h_M - 1 and h_{m+2}/h_M - 1 at y, M = m + 2 steps being the large order's dimension."""
+def _descend(m: int, y: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """h_m/h_k - 1, h_{m+2}/h_k - 1 and log(h_k/h_M) at y, M the large order's dimension.
+
+    k is M in double precision, and no more than SINGLE_STEPS steps from m in single precision.
+    """
     steps, order = _ladder(m)
-    above = _debye_quotient(order, y) - 1.0  # of M + 2
-    here = jnp.zeros_like(y)  # of M
+    above = _debye_quotient(order, y) - 1.0  # of k + 2, k = M
+    here = logs = jnp.zeros_like(y)
     y2 = y * y
-    for j in reversed(range(steps)):
+    most = steps if y.dtype == jnp.float64 else SINGLE_STEPS
+    for count, j in enumerate(reversed(range(steps)), start=1):
         low = m + 2 * j
         above, here = here, here + y2 * (1.0 / (low * (low + 2))) * (1.0 + above)
-    return here, above
+        if count % most == 0 and j > 0:
+            logs, above = logs + jnp.log1p(here), (above - here) / (1.0 + here)
+            here = jnp.zeros_like(y)
+    return here, above, logs
 
 
 def _ratio_by_steps(m: int, y: jax.Array) -> jax.Array:

@@ -7,6 +7,7 @@ strictly convex problem in p dimensions, solved by Newton's method in log kappa.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,13 +16,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offcut.errors import DataError
+from offcut.errors import DataError, TrustWarning
 from offcut.langevin.asymptotics import approximate_log_normaliser
 from offcut.langevin.frames import as_frames
 from offcut.langevin.normaliser import is_exact, log_normaliser
 from offcut.precision import in_float64
 
 NEWTON_STEPS = 200
+#: Below this concentration the asymptotics are worthless.
+SMALL = 2.0
 #: Singular values of the mean frame above 1 minus this leave no room for a finite kappa.
 SPREAD = 1e-12
 #: Below this a singular value of the mean frame is zero up to rounding, and so is kappa.
@@ -72,7 +75,15 @@ def maximum_likelihood(X: Any) -> MaximumLikelihood:
             "without bound with its concentration: there is no maximum-likelihood estimate"
         )
     exact = is_exact(d, p)
-    return MaximumLikelihood(U, _solve(tau, d, exact), Vt.T, "exact" if exact else "asymptotic")
+    kappa = _solve(tau, d, exact)
+    if not exact and kappa.min() < SMALL:
+        warnings.warn(
+            f"kappa = {np.round(kappa, 3).tolist()} comes from asymptotics for large kappa, which "
+            f"say nothing about values below {SMALL:g} or so: MatrixLangevinModel infers them",
+            TrustWarning,
+            stacklevel=4,
+        )
+    return MaximumLikelihood(U, kappa, Vt.T, "exact" if exact else "asymptotic")
 
 
 def _solve(tau: np.ndarray, d: int, exact: bool) -> np.ndarray:

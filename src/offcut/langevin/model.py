@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -61,9 +62,9 @@ class MatrixLangevinModel:
         Matrix Langevin prior of G, or its parameter F0; uniform by default.
     H : "identity", "inferred", or a MatrixLangevin or array (p, p)
         H is the identity, so that column r of the data has mode G_r and concentration kappa_r; or
-        it is inferred, with a uniform prior or the one given. Inferred, draws are reported in one
-        of the equivalent forms: kappa falling, columns of H at less than 90 degrees to the right
-        singular vectors of the mean frame.
+        it is inferred, with a uniform prior or the one given. Inferred, and unless the priors tell
+        columns apart, draws are reported in one of the equivalent forms: kappa falling, columns
+        of H at less than 90 degrees to the right singular vectors of the mean frame.
     method : "augment", "collapsed", "exchange", "pseudo_marginal", "asymptotic" or "auto"
         How kappa moves. "augment" keeps the rejections of Hoff's sampler (the paper's; exact, any
         d and p with up to about four similar concentrations). "collapsed" has the exact normaliser,
@@ -101,11 +102,17 @@ class MatrixLangevinModel:
         self.kappa_prior, self.method = kappa_prior, chosen
         self.F0 = _parameter("G_prior", G_prior)
         self.infer_H = not (isinstance(H, str) and H == IDENTITY)
-        if isinstance(H, str) and H != IDENTITY and H not in INFERRED:
+        if H is None or (isinstance(H, str) and H not in (IDENTITY, *INFERRED)):
             raise ModelError(
                 f'H must be "identity", "inferred", or a MatrixLangevin prior, got {H!r}'
             )
         self.F1 = None if isinstance(H, str) else _parameter("H", H)
+        if self.F1 is not None and not isinstance(H, MatrixLangevin) and _is_orthogonal(self.F1):
+            raise ModelError(
+                "H is an orthogonal matrix, which would be taken for the parameter of a prior. "
+                "To fix H at it, give data @ H in place of the data; for that prior give "
+                "offcut.MatrixLangevin(H)"
+            )
         self.programs: dict[Any, Any] = {}
         self._samplers: dict[Any, LangevinSampler] = {}
 
@@ -121,6 +128,7 @@ class MatrixLangevinModel:
         F1 = _sized("H", self.F1, (p, p))
         S = frames.sum(0)
         V = np.linalg.svd(S)[2].T
+        V = V * np.where(V[np.abs(V).argmax(0), np.arange(p)] < 0, -1.0, 1.0)
         arrays = LangevinData(*map(jnp.asarray, (np.int32(n), S, F0, F1, V)))
         method, kernel = self._method(kernel, d, p)
         uniform = not F0.any() and not F1.any()
@@ -128,7 +136,7 @@ class MatrixLangevinModel:
         if key not in self._samplers:
             prior = Prior({"kappa": _columns_prior(self.kappa_prior, p)})
             self._samplers[key] = METHODS[method].sampler(
-                Layout.of(n, d, p), prior, kernel, self.infer_H, uniform
+                Layout.of(n, d, p), prior, kernel, self.infer_H, uniform, uniform and self._alike
             )
         return self._samplers[key], arrays, {"x": frames}
 
@@ -170,7 +178,11 @@ class MatrixLangevinModel:
                 'are method="augment" and, for one or two columns, "collapsed"'
             )
         if self.infer_H:
-            facts["form"] = "kappa falls; columns of H point along those of the mean frame"
+            facts["form"] = (
+                "kappa falls; columns of H are at less than 90 degrees to those of the mean frame"
+                if sampler.symmetric
+                else "as drawn: the priors tell columns apart"
+            )
         return facts
 
     def _why(self, method: str, d: int, p: int) -> str:
@@ -179,6 +191,19 @@ class MatrixLangevinModel:
             return f" (the normalising constant of {d} by {p} is {'' if known else 'not '}known)"
         better = known and method not in ("collapsed", "asymptotic")
         return " (method='collapsed' would be faster here, and exact too)" if better else ""
+
+    def identity(self) -> str:
+        """What must be the same for a checkpoint to be resumed, every digit of it."""
+        leaves, structure = jax.tree.flatten(self.kappa_prior)
+        numbers = [np.asarray(leaf).tolist() for leaf in leaves]
+        kind = type(self.kappa_prior).__name__
+        return f"{self!r} {kind} {structure} {numbers}"
+
+    @property
+    def _alike(self) -> bool:
+        """Whether the prior is the same for all columns."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.kappa_prior)]
+        return all(np.all(leaf == leaf.flat[0]) for leaf in leaves if leaf.size)
 
     def predict(self, posterior: xr.DataTree, size: int, *, seed: int = 0) -> np.ndarray:
         """Posterior predictive frames (size, d, p), each from a draw chosen at random."""
@@ -217,6 +242,10 @@ class MatrixLangevinModel:
         return f"MatrixLangevinModel({', '.join(parts)}, method={self.method!r})"
 
 
+def _is_orthogonal(H: np.ndarray) -> bool:
+    return H.shape[0] == H.shape[1] and np.allclose(H.T @ H, np.eye(len(H)), atol=1e-6)
+
+
 def _check_positive_prior(prior: Any) -> None:
     if not isinstance(prior, dist.Distribution):
         raise ModelError(
@@ -251,7 +280,13 @@ def _parameter(name: str, prior: Any) -> np.ndarray | None:
     """F of a matrix Langevin prior, None where it is uniform."""
     if prior is None:
         return None
-    F = np.asarray(prior.F if isinstance(prior, MatrixLangevin) else prior, float)
+    try:
+        F = np.asarray(prior.F if isinstance(prior, MatrixLangevin) else prior, float)
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"{name} must be an offcut.MatrixLangevin, its parameter (a matrix), or left out for a "
+            f"uniform prior; got {prior!r}"
+        ) from error
     if F.ndim != 2 or not np.isfinite(F).all():
         raise ModelError(
             f"{name} must be an offcut.MatrixLangevin or its parameter, a matrix of finite "
@@ -264,5 +299,7 @@ def _sized(name: str, F: np.ndarray | None, shape: tuple[int, int]) -> np.ndarra
     if F is None:
         return np.zeros(shape)
     if F.shape != shape:
-        raise ModelError(f"{name} is {F.shape[0]} by {F.shape[1]}; these data need {shape}")
+        raise ModelError(
+            f"{name} is {F.shape[0]} by {F.shape[1]}; these data need {shape[0]} by {shape[1]}"
+        )
     return F

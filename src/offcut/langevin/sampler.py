@@ -49,10 +49,17 @@ class LangevinSampler(Sampler):
     """Subclasses write ``first_own``, ``move`` and, where they have rejections, more."""
 
     def __init__(
-        self, layout: Layout, prior: Prior, kernel: Any, infer_H: bool, uniform: bool
+        self,
+        layout: Layout,
+        prior: Prior,
+        kernel: Any,
+        infer_H: bool,
+        uniform: bool,
+        symmetric: bool = False,
     ) -> None:
+        """``uniform``: priors of G and H are; ``symmetric``: so that columns may change places."""
         self.layout, self.prior, self.kernel = layout, prior, kernel
-        self.infer_H, self.uniform = infer_H, uniform
+        self.infer_H, self.uniform, self.symmetric = infer_H, uniform, symmetric
         self.adapts = kernel.adapts
         self.kernel_name = repr(kernel)
 
@@ -155,10 +162,16 @@ class LangevinSampler(Sampler):
         return state._replace(position=position, tuning=tuning), stats
 
     def record(self, state: State) -> dict[str, jax.Array]:
-        """kappa and G; with H inferred kappa falls, and H's columns point along those of V."""
+        """kappa and G; with H inferred kappa falls, and H's columns point along those of V.
+
+        That is one of several equivalent forms where the priors do not tell columns apart. Where
+        they do, draws are left as they are.
+        """
         kappa = self.kappa(state.position)
         if not self.infer_H:
             return {"kappa": kappa, "G": state.G}
+        if not self.symmetric:
+            return {"kappa": kappa, "G": state.G, "H": state.H}
         order = jnp.argsort(-kappa)
         G, H = state.G[:, order], state.H[:, order]
         sign = jnp.where(jnp.sum(H * state.V, axis=0) < 0, -1.0, 1.0)[None, :]

@@ -26,9 +26,6 @@ from offcut.langevin.hypergeometric import log_h, log_h_drop
 from offcut.langevin.projection import unit, without
 from offcut.langevin.sphere import deviations
 
-#: A projection shorter than this has lost its direction to rounding.
-_SHORTEST = 1e-150
-
 
 class Proposals(NamedTuple):
     """Frames and how much of each mean direction the earlier columns had taken up."""
@@ -49,7 +46,8 @@ def propose(key: jax.Array, G: jax.Array, kappa: jax.Array, count: int) -> Propo
         c = jnp.clip(jnp.sum(overlap**2, axis=1), 0.0, 1.0)
         left = G[:, r][None, :] - jnp.einsum("nij,nj->ni", before, overlap)
         # Where nothing of G_r is left the column is uniform, and any direction will do.
-        lost = (jnp.linalg.norm(left, axis=1) < _SHORTEST)[:, None]
+        shortest = float(jnp.finfo(left.dtype).tiny) ** 0.5
+        lost = (jnp.linalg.norm(left, axis=1) < shortest)[:, None]
         left = jnp.where(lost, jnp.cos(jnp.arange(1.0, d + 1.0))[None, :], left)
         towards = unit(without(before, unit(left)))
         e = deviations(key_angle, d - r, kappa[r] * jnp.sqrt(1.0 - c))

@@ -13,6 +13,7 @@ Under a budget kappa' is refused where its run had more than B rejections.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from jax import lax
 from jax.scipy.special import gammaln
 
 from offcut.augmentation.layout import MOST_REJECTED
+from offcut.errors import TrustWarning
 from offcut.kernels.random_walk import walk
 from offcut.kernels.tuning import tuned
 from offcut.langevin.augmented import refuse_hopeless
@@ -33,6 +35,8 @@ from offcut.sampler import OK, Stage
 
 #: Acceptances that an estimate waits for at the most.
 MOST_ACCEPTANCES = 2**20
+#: Estimates with a larger variance of their logarithm are worth a warning.
+NOISY = 4.0
 
 
 class Walked(NamedTuple):
@@ -56,7 +60,7 @@ class WalkSampler(LangevinSampler):
         self, key: jax.Array, state: State, data: LangevinData, kappa: np.ndarray, budget: int
     ) -> Walked:
         """Nothing simulated yet."""
-        refuse_hopeless(np.asarray(self.kappa(state.position)), int(data.n), budget)
+        refuse_hopeless(np.asarray(self.kappa(state.position)), int(data.n), budget, self.layout.d)
         return Walked(jnp.int32(0), jnp.zeros(()), jnp.int32(0))
 
     def log_ratio(
@@ -146,8 +150,16 @@ class PseudoMarginalSampler(WalkSampler):
         n, at = int(data.n), self.kappa(state.position)
         wanted = self.kernel.acceptances
         if wanted is None:
-            share = 1 - float(expected_acceptance(at))
+            share = 1 - float(expected_acceptance(at, self.layout.d))
             wanted = int(np.clip(n * n * share, n, MOST_ACCEPTANCES))
+            if n * n * share > NOISY * MOST_ACCEPTANCES:
+                warnings.warn(
+                    f"pseudo-marginal estimates for {n:,} frames have a variance of about "
+                    f"{n * n * share / MOST_ACCEPTANCES:.0f} on the log scale: the chain will "
+                    "hardly move. Take another method",
+                    TrustWarning,
+                    stacklevel=2,
+                )
         estimate = self._first(key, at, jnp.int32(wanted), data.n)
         return walked._replace(log_estimate=estimate, acceptances=jnp.int32(wanted))
 

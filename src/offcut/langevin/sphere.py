@@ -90,7 +90,7 @@ def _try(key: jax.Array, m: int, kappa: jax.Array) -> tuple[jax.Array, jax.Array
     uniforms = jax.random.uniform(key, (3, *kappa.shape))
     e = _beta_to_deviation(m, uniforms[0], uniforms[1], b)
     log_ratio = kappa * (below - e) + (m - 1) * (jnp.log1p(x0 * e / below) - jnp.log1p(x0))
-    return e, jnp.log(uniforms[2]) <= log_ratio
+    return e, ~(jnp.log(uniforms[2]) > log_ratio)  # NaN passes: it must not be tried for ever
 
 
 def _beta_to_deviation(m: int, u: jax.Array, v: jax.Array, b: jax.Array) -> jax.Array:

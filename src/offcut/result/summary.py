@@ -93,7 +93,7 @@ def _rows(table: Table) -> list[str]:
 def _rejections(posterior: xr.DataTree) -> list[str]:
     attrs = posterior.attrs
     if not attrs["draws_rejections"]:
-        return [f"Kernel: {attrs['kernel']}.", *_method(attrs)]
+        return [f"Kernel: {attrs['kernel']}.", *_method(attrs), *_frames(posterior)]
     numbers = rejection_numbers(posterior)
     return [
         f"Rejected proposals |Y| a sweep: median {numbers['median']:,.0f} (90% from "
@@ -103,7 +103,20 @@ def _rejections(posterior: xr.DataTree) -> list[str]:
         f"ESS of |Y| {numbers['ess']:,.0f}, R-hat {numbers['r_hat']:.2f}. Kernel: "
         f"{attrs['kernel']}.",
         *_method(attrs),
+        *_frames(posterior),
         _missing(posterior),
+    ]
+
+
+def _frames(posterior: xr.DataTree) -> list[str]:
+    """Where exact draws of orientations were out of reach."""
+    stats: Any = posterior["sample_stats"]
+    if "exact_frames" not in stats or bool(stats["exact_frames"].all()):
+        return []
+    share = 1 - float(stats["exact_frames"].mean())
+    return [
+        f"In {share:.0%} of the sweeps orientations moved by Gibbs steps, column by column, "
+        "because exact draws would hardly ever be accepted: exact in the long run, but slower."
     ]
 
 
