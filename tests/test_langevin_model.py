@@ -39,7 +39,7 @@ def posterior(model, frames):
 
 @pytest.fixture(scope="module")
 def inferred():
-    return MatrixLangevinModel(PRIOR, H="inferred", method="collapsed")
+    return MatrixLangevinModel(PRIOR, H="inferred", method="asymptotic")  # compiles fastest
 
 
 @pytest.fixture(scope="module")

@@ -226,6 +226,7 @@ def test_twins_are_caught(twin, name):
     assert invariance(case(name), sampler) < FALSE_ALARM
 
 
+@pytest.mark.calibrate
 def test_the_joint_as_printed_in_section_5_2_is_caught(monkeypatch):
     """n in the place of N = n + |Y| before log D."""
     right = rejections.log_joint
