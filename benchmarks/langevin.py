@@ -248,7 +248,7 @@ def concentrations(x: np.ndarray, mean: np.ndarray) -> None:
         "offcut augment, RandomWalk": (Ours(x, "augment", offcut.RandomWalk()), 4096),
         "offcut exchange": (Ours(x, "exchange"), 4096),
         "offcut pseudo_marginal": (Ours(x, "pseudo_marginal"), 1024),
-        "offcut collapsed (HMC, 3 steps)": (Ours(x, "collapsed"), 1024),
+        "offcut collapsed (HMC, 2 steps)": (Ours(x, "collapsed"), 1024),
         "offcut asymptotic (approximate!)": (Ours(x, "asymptotic"), 4096),
         "NumPy, HMC with the exact Z": (Theirs(exact_z), 600 + SETTLING),
         "Numba, plain": (Theirs(plain), 8000 + SETTLING),
