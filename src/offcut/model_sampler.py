@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from offcut.augmentation.joint import Observed
 from offcut.augmentation.layout import Layout
 from offcut.imputation.impute import completed, impute
-from offcut.kernels.tuning import Tuning, tuned
+from offcut.kernels.tuning import Tuning, stepped
 from offcut.models.rejection import RejectionModel
 from offcut.promises import inspect_observations
 from offcut.sampler import Sampler, Stage
@@ -53,11 +52,7 @@ class ModelSampler(Sampler):
         stage: Stage,
     ) -> tuple[jax.Array, Tuning, dict[str, jax.Array]]:
         """The kernel's step on a density, and what warm-up learns from it."""
-        position, stats = self.kernel.step(key, position, log_density, tuning)
-        if self.kernel.adapts:
-            rate = jnp.nan_to_num(stats["acceptance_rate"], nan=0.0)
-            tuning = tuned(tuning, stage, position, rate, self.kernel.target_acceptance)
-        return position, tuning, stats
+        return stepped(self.kernel, key, position, log_density, tuning, stage)
 
     def inspect(self, state: Any, data: Observed) -> None:
         """log_accept at the observations, at this state (once for all where it is fixed)."""

@@ -189,8 +189,8 @@ def prepare(
 
     A model that replaces the step whole has a method ``prepare(data, covariates, kernel)`` that
     returns these three, a dict ``programs`` for compiled code, and, where it has more to say in
-    the result's attrs, a method
-    ``facts(observed, sampler)``.
+    the result's attrs, a method ``facts(observed, sampler)``; where its repr does not tell all of
+    it, a method ``identity()`` tells models apart for checkpoints.
     """
     if hasattr(model, "prepare"):
         return model.prepare(data, covariates, kernel)

@@ -6,6 +6,7 @@ sweep, so its parts are driven by hand. The stage is data: the same program warm
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -79,6 +80,22 @@ def tuned(
         return jax.tree.map(lambda a, b: a.astype(b.dtype), new, tuning)
 
     return jax.lax.cond(stage.adapting, adapt, lambda t: t, tuning)
+
+
+def stepped(
+    kernel: Any,
+    key: jax.Array,
+    position: jax.Array,
+    log_density: Callable[[jax.Array], jax.Array],
+    tuning: Tuning,
+    stage: Stage,
+) -> tuple[jax.Array, Tuning, dict[str, jax.Array]]:
+    """A kernel's step on a density: the new position, what warm-up learns from it, statistics."""
+    position, stats = kernel.step(key, position, log_density, tuning)
+    if kernel.adapts:
+        rate = jnp.nan_to_num(stats["acceptance_rate"], nan=0.0)
+        tuning = tuned(tuning, stage, position, rate, kernel.target_acceptance)
+    return position, tuning, stats
 
 
 def warmup_schedule(warmup: int) -> np.ndarray:

@@ -19,8 +19,8 @@ from jax import lax
 
 from offcut.budget import MOST_ATTEMPTS
 from offcut.errors import StartError
-from offcut.langevin.draws import expected_acceptance
-from offcut.langevin.rejections import Held, Run, log_joint, nothing, resized, run
+from offcut.langevin.draws import acceptance
+from offcut.langevin.rejections import Held, log_joint, no_run, nothing, resized, run
 from offcut.langevin.sampler import LangevinData, LangevinSampler, State
 from offcut.sampler import BROKEN, FULL, OK, Stage
 
@@ -108,18 +108,10 @@ class AugmentedSampler(LangevinSampler):
             )
             return count + 1, drawn, drawn.rejected > stage.budget
 
-        stages = layout.p - 1
-        blank = Run(
-            old.held.taken,
-            jnp.zeros(stages, jnp.int32),
-            jnp.zeros(layout.p),
-            jnp.int32(0),
-            jnp.zeros(layout.p),
-        )
         attempts, drawn, over = lax.while_loop(
             lambda carry: carry[2] & (carry[0] < MOST_ATTEMPTS),
             attempt,
-            (jnp.int32(0), blank, jnp.array(True)),
+            (jnp.int32(0), no_run(layout, old.held.taken), jnp.array(True)),
         )
         full = ~over & jnp.any(drawn.stopped > drawn.taken.shape[2])
         success = ~over & ~full
@@ -165,7 +157,7 @@ class AugmentedSampler(LangevinSampler):
 
 def refuse_hopeless(kappa: np.ndarray, n: int, budget: int, d: int) -> None:
     """Raise where a sweep would need far more rejections than the budget allows."""
-    share = float(jax.jit(expected_acceptance, static_argnums=1)(kappa, d))
+    share = float(acceptance(kappa, d))
     expected = n * (1 / share - 1) if share > 0 else np.inf
     if expected > min(HOPELESS_START * max(budget, n), MOST_PROPOSALS):
         raise StartError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,21 +13,14 @@ from jax import lax
 from numpyro.distributions import constraints
 
 from offcut import keys
-from offcut.errors import ModelError, TrustWarning
+from offcut.errors import ModelError
 from offcut.langevin import draws
 from offcut.langevin.maximum_likelihood import MaximumLikelihood, maximum_likelihood
 from offcut.langevin.normaliser import is_exact, log_normaliser_of
 from offcut.precision import in_float64
 
-#: Gibbs sweeps for one draw where rejection sampling is hopeless.
-GIBBS_SWEEPS = 200
-
-#: Room for so many draws at least, so that few of them, one or ten, share a compiled program.
-LEAST_ROOM = 64
-
 _log_z = jax.jit(jax.vmap(log_normaliser_of))
 _mean = jax.jit(jax.vmap(jax.grad(log_normaliser_of)))
-_acceptance = jax.jit(draws.expected_acceptance, static_argnames="d")
 _by_rejection = jax.jit(draws.by_rejection, static_argnames="room")
 _by_gibbs = jax.jit(draws.by_gibbs, static_argnames=("count", "sweeps"))
 
@@ -150,12 +142,12 @@ class MatrixLangevin(dist.Distribution):
         flat = np.asarray(self.F, float).reshape(-1, *self.event_shape)
         if count == 0 or len(flat) == 0:
             return np.zeros((count, *flat.shape))
-        room = _room(count)
+        room = draws.room_for(count)
         each = []
         for index, F in enumerate(flat):
             own_key = key if len(flat) == 1 else jax.random.fold_in(key, index)
-            if _hopeless(F):
-                drawn = _by_gibbs(own_key, F, count=count, sweeps=GIBBS_SWEEPS)
+            if draws.is_hopeless(np.linalg.svd(F, compute_uv=False), F.shape[0], stacklevel=4):
+                drawn = _by_gibbs(own_key, F, count=count, sweeps=draws.GIBBS_SWEEPS)
             else:
                 drawn = _by_rejection(own_key, F, np.int32(count), room=room)
             each.append(np.asarray(drawn)[:count])
@@ -205,47 +197,12 @@ class MatrixLangevin(dist.Distribution):
             )
 
 
-def _room(count: int) -> int:
-    """At least ``count``, from 512 on at most a quarter more: few different programs."""
-    unit = max(LEAST_ROOM, 1 << max(0, (count - 1).bit_length() - 3))
-    return unit * -(-count // unit)
-
-
-def _hopeless(F: np.ndarray) -> bool:
-    """Whether rejection sampling would hardly ever accept; then a warning is given."""
-    kappa = np.linalg.svd(F, compute_uv=False)
-    if len(kappa) <= draws.ALWAYS_FEASIBLE:
-        return False
-    share = float(_acceptance(kappa, d=F.shape[0]))
-    if share > draws.HOPELESS:
-        return False
-    warnings.warn(
-        f"rejection sampling would accept about {share:.0e} of its proposals at concentrations "
-        f"{np.round(kappa, 3).tolist()}: each draw is the end of {GIBBS_SWEEPS} Gibbs sweeps from "
-        "the mode instead, which is not exact",
-        TrustWarning,
-        stacklevel=5,
-    )
-    return True
-
-
 @partial(jax.jit, static_argnames="count")
 def _traced(key: jax.Array, flat: jax.Array, count: int) -> jax.Array:
     """``sample`` with F unknown at the time of tracing."""
 
-    def rejection(own_key: jax.Array, F: jax.Array) -> jax.Array:
-        return draws.by_rejection(own_key, F, jnp.int32(count), count)
-
-    def one(at: tuple) -> jax.Array:
-        if flat.shape[2] <= draws.ALWAYS_FEASIBLE:
-            return rejection(*at)
-        share = draws.expected_acceptance(jnp.linalg.svd(at[1], compute_uv=False), flat.shape[1])
-        return lax.cond(
-            share > draws.HOPELESS,
-            rejection,
-            lambda own_key, F: draws.by_gibbs(own_key, F, count, GIBBS_SWEEPS),
-            *at,
-        )
-
-    each = lax.map(one, (jax.random.split(key, flat.shape[0]), flat))
+    each = lax.map(
+        lambda at: draws.independent(at[0], at[1], count),
+        (jax.random.split(key, flat.shape[0]), flat),
+    )
     return jnp.moveaxis(each, 0, 1)

@@ -7,15 +7,18 @@ nothing but the accepted frames is kept.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from offcut.augmentation.layout import materialised
+from offcut.errors import TrustWarning
 from offcut.langevin import bingham, columns, sequential
 from offcut.langevin.hypergeometric import bessel_ratio, ratio_over_argument
 
@@ -25,6 +28,10 @@ LEAST_BLOCK, LARGEST_BLOCK = 8, 1024
 ALWAYS_FEASIBLE = 4
 #: Where fewer proposals than this are accepted, independent draws are hopeless.
 HOPELESS = 1e-4
+#: Gibbs sweeps that stand for one independent draw there.
+GIBBS_SWEEPS = 200
+#: Room for so many draws at least, so that few of them, one or ten, share a compiled program.
+LEAST_ROOM = 64
 
 
 def by_rejection(key: jax.Array, F: jax.Array, wanted: jax.Array, room: int) -> jax.Array:
@@ -63,16 +70,53 @@ def update(key: jax.Array, F: jax.Array, current: jax.Array) -> tuple[jax.Array,
     Where rejection is hopeless it is a sweep of Gibbs steps from ``current``. Which of the two
     depends on F alone, so that the mixture of both is invariant.
     """
-    one = jnp.int32(1)
     if F.shape[1] <= ALWAYS_FEASIBLE:
-        return by_rejection(key, F, one, 1)[0], jnp.array(True)
-    feasible = expected_acceptance(jnp.linalg.svd(F, compute_uv=False), F.shape[0]) > HOPELESS
+        return by_rejection(key, F, jnp.int32(1), 1)[0], jnp.array(True)
+    feasible = _feasible(F)
     frame = lax.cond(
         feasible,
-        lambda: by_rejection(key, F, one, 1)[0],
+        lambda: by_rejection(key, F, jnp.int32(1), 1)[0],
         lambda: columns.sweep(key, F, current[None])[0],
     )
     return frame, feasible
+
+
+def independent(key: jax.Array, F: jax.Array, count: int) -> jax.Array:
+    """``count`` frames (count, d, p): exact, or where that is hopeless the ends of Gibbs runs."""
+    if F.shape[1] <= ALWAYS_FEASIBLE:
+        return by_rejection(key, F, jnp.int32(count), count)
+    return lax.cond(
+        _feasible(F),
+        lambda: by_rejection(key, F, jnp.int32(count), count),
+        lambda: by_gibbs(key, F, count, GIBBS_SWEEPS),
+    )
+
+
+def _feasible(F: jax.Array) -> jax.Array:
+    return expected_acceptance(jnp.linalg.svd(F, compute_uv=False), F.shape[0]) > HOPELESS
+
+
+def is_hopeless(kappa: np.ndarray, d: int, stacklevel: int) -> bool:
+    """Whether rejection sampling would hardly ever accept (host side); if so a warning is given."""
+    if len(kappa) <= ALWAYS_FEASIBLE:
+        return False
+    share = float(acceptance(kappa, d))
+    if share > HOPELESS:
+        return False
+    warnings.warn(
+        f"rejection sampling would accept about {share:.0e} of its proposals at concentrations "
+        f"{np.round(kappa, 3).tolist()}: each draw is the end of {GIBBS_SWEEPS} Gibbs sweeps from "
+        "the mode instead, which is not exact",
+        TrustWarning,
+        stacklevel=stacklevel + 1,
+    )
+    return True
+
+
+def room_for(count: int) -> int:
+    """At least ``count``, from 512 on at most a quarter more: few different programs."""
+    unit = max(LEAST_ROOM, 1 << max(0, (count - 1).bit_length() - 3))
+    return unit * -(-count // unit)
 
 
 def expected_acceptance(kappa: jax.Array, d: int) -> jax.Array:
@@ -90,6 +134,10 @@ def expected_acceptance(kappa: jax.Array, d: int) -> jax.Array:
         cost = k[j] * bessel_ratio(d - j, k[j])
         total = total + sum((jnp.log1p(cost * taken[i]) for i in range(j)), jnp.zeros(()))
     return jnp.exp(-0.5 * total)
+
+
+#: ``expected_acceptance`` for the host: operation by operation it would take seconds.
+acceptance = jax.jit(expected_acceptance, static_argnums=1)
 
 
 def _gather(key: jax.Array, propose: Callable, wanted: jax.Array, room: int) -> Any:

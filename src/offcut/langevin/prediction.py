@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 from offcut import keys
-from offcut.errors import SettingsError, TrustWarning
+from offcut.errors import SettingsError
 from offcut.langevin import draws
-from offcut.langevin.directions import modal_frames
+from offcut.langevin.directions import draws_of
 from offcut.precision import in_float64
-
-#: Gibbs sweeps for one frame where rejection sampling is hopeless.
-SWEEPS = 200
 
 
 @in_float64
@@ -26,43 +20,23 @@ def predict(posterior: xr.DataTree, size: int, seed: int = 0) -> np.ndarray:
     whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
     if not whole or size < 1:
         raise SettingsError(f"size must be a whole number of at least 1, got {size!r}")
-    group: Any = posterior["posterior"]
-    kappa = group["kappa"].values
-    kappa = kappa.reshape(-1, kappa.shape[-1])
-    G = group["G"].values.reshape(len(kappa), *group["G"].shape[2:])
+    dataset = posterior["posterior"].dataset
+    kappa, G = draws_of(dataset, "kappa"), draws_of(dataset, "G")
     F = G * kappa[:, None, :]
-    if "H" in group:
-        H = group["H"].values.reshape(len(kappa), *group["H"].shape[2:])
-        F = F @ H.transpose(0, 2, 1)
-    typical = float(draws.expected_acceptance(jnp.asarray(np.median(kappa, axis=0)), G.shape[1]))
-    if kappa.shape[1] > draws.ALWAYS_FEASIBLE and typical < draws.HOPELESS:
-        warnings.warn(
-            f"exact draws would accept about {typical:.0e} of their proposals: predictive frames "
-            f"are the ends of {SWEEPS} Gibbs sweeps from the mode instead, which is not exact",
-            TrustWarning,
-            stacklevel=4,
-        )
+    if "H" in dataset:
+        F = F @ draws_of(dataset, "H").transpose(0, 2, 1)
+    draws.is_hopeless(np.median(kappa, axis=0), G.shape[1], stacklevel=4)
     chosen = np.random.default_rng(seed).integers(len(F), size=size)
-    start = modal_frames(posterior)[chosen]
-    room = 1 << (int(size) - 1).bit_length()  # few different programs
-    padded = np.resize(F[chosen], (room, *F.shape[1:]))
-    start = np.resize(start, padded.shape)
-    drawn = _draw(keys.from_seed(seed), jnp.asarray(padded), jnp.asarray(start))
-    return np.asarray(drawn)[:size]
+    padded = np.resize(F[chosen], (draws.room_for(int(size)), *F.shape[1:]))
+    return np.asarray(_draw(keys.from_seed(seed), jnp.asarray(padded)))[:size]
 
 
 @jax.jit
-def _draw(key: jax.Array, F: jax.Array, start: jax.Array) -> jax.Array:
-    def one(at: tuple) -> jax.Array:
-        index, F, frame = at
-        own_key = jax.random.fold_in(key, index)
-        if F.shape[1] <= draws.ALWAYS_FEASIBLE:
-            return draws.update(own_key, F, frame)[0]
-        kappa = jnp.linalg.svd(F, compute_uv=False)
-        return jax.lax.cond(
-            draws.expected_acceptance(kappa, F.shape[0]) > draws.HOPELESS,
-            lambda: draws.by_rejection(own_key, F, jnp.int32(1), 1)[0],
-            lambda: draws.by_gibbs(own_key, F, 1, SWEEPS)[0],
-        )
+def _draw(key: jax.Array, F: jax.Array) -> jax.Array:
+    """One frame for each F, each with a key of its own: what is behind the last changes none."""
 
-    return jax.lax.map(one, (jnp.arange(F.shape[0]), F, start))
+    def one(at: tuple) -> jax.Array:
+        index, F = at
+        return draws.independent(jax.random.fold_in(key, index), F, 1)[0]
+
+    return jax.lax.map(one, (jnp.arange(F.shape[0]), F))

@@ -10,7 +10,7 @@ over rejections that have a column j, and N_j = n + their number,
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,7 @@ class Held(NamedTuple):
 class Run(NamedTuple):
     """A run of the rejection sampler to its n-th acceptance, or over its limit."""
 
-    taken: jax.Array
+    taken: Any  # the buffer, or None where only counts matter
     stopped: jax.Array
     along: jax.Array
     accepted: jax.Array
@@ -123,7 +123,6 @@ def run(
     accepted frames are complete and their ``along`` is summed.
     """
     d, p, size = layout.d, layout.p, layout.block
-    drawn = p if last else max(p - 1, 1)
 
     def unfinished(carry: tuple) -> jax.Array:
         _, found = carry
@@ -151,14 +150,19 @@ def run(
         kept = in_time & accepted
         mine = found.accepted_along
         if last:
-            rows = jnp.where(kept[:, None], judged.along[:, :drawn], 0.0)
+            rows = jnp.where(kept[:, None], judged.along, 0.0)
             mine = mine + jnp.sum(rows, axis=0)
         return turn + 1, Run(
             taken, stopped, along, found.accepted + jnp.sum(kept, dtype=jnp.int32), mine
         )
 
-    start = Run(taken, jnp.zeros(p - 1, jnp.int32), jnp.zeros(p), jnp.int32(0), jnp.zeros(p))  # type: ignore[arg-type]
-    return lax.while_loop(unfinished, one_block, (jnp.int32(0), start))[1]
+    return lax.while_loop(unfinished, one_block, (jnp.int32(0), no_run(layout, taken)))[1]
+
+
+def no_run(layout: Layout, taken: jax.Array | None) -> Run:
+    """A run before its first proposal."""
+    p = layout.p
+    return Run(taken, jnp.zeros(p - 1, jnp.int32), jnp.zeros(p), jnp.int32(0), jnp.zeros(p))
 
 
 def log_joint(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from offcut.errors import StartError
-from offcut.kernels.tuning import Tuning, tuned
+from offcut.kernels.tuning import Tuning, stepped
 from offcut.langevin import draws
 from offcut.langevin.rejections import Layout
 from offcut.langevin.turns import turn
@@ -154,11 +154,9 @@ class LangevinSampler(Sampler):
         self, key: jax.Array, state: State, log_density: Any, stage: Stage
     ) -> tuple[State, dict[str, jax.Array]]:
         """The kernel's step on a density of the position, and what warm-up learns from it."""
-        position, stats = self.kernel.step(key, state.position, log_density, state.tuning)
-        tuning = state.tuning
-        if self.kernel.adapts:
-            rate = jnp.nan_to_num(stats["acceptance_rate"], nan=0.0)
-            tuning = tuned(tuning, stage, position, rate, self.kernel.target_acceptance)
+        position, tuning, stats = stepped(
+            self.kernel, key, state.position, log_density, state.tuning, stage
+        )
         return state._replace(position=position, tuning=tuning), stats
 
     def record(self, state: State) -> dict[str, jax.Array]:

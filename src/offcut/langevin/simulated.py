@@ -27,7 +27,7 @@ from offcut.errors import TrustWarning
 from offcut.kernels.random_walk import walk
 from offcut.kernels.tuning import tuned
 from offcut.langevin.augmented import refuse_hopeless
-from offcut.langevin.draws import expected_acceptance
+from offcut.langevin.draws import acceptance
 from offcut.langevin.rejections import run
 from offcut.langevin.sampler import LangevinData, LangevinSampler, State
 from offcut.langevin.sequential import log_envelope
@@ -150,7 +150,7 @@ class PseudoMarginalSampler(WalkSampler):
         n, at = int(data.n), self.kappa(state.position)
         wanted = self.kernel.acceptances
         if wanted is None:
-            share = 1 - float(expected_acceptance(at, self.layout.d))
+            share = 1 - float(acceptance(at, self.layout.d))
             wanted = int(np.clip(n * n * share, n, MOST_ACCEPTANCES))
             if n * n * share > NOISY * MOST_ACCEPTANCES:
                 warnings.warn(
