@@ -22,6 +22,10 @@ _HOMES = {
     "NormalInverseWishart": "offcut.mixtures.base",
     "MatrixLangevin": "offcut.langevin.distribution",
     "MatrixLangevinModel": "offcut.langevin.model",
+    "GPDensity": "offcut.gp.density",
+    "GPIntensity": "offcut.gp.intensity",
+    "PolyaGamma": "offcut.gp.updates",
+    "EllipticalSlice": "offcut.gp.updates",
     "sample": "offcut.sampling",
     "augment": "offcut.augment",
     "check": "offcut.check",
@@ -50,10 +54,14 @@ __all__ = [
     "Clamped",
     "Conjugate",
     "Direct",
+    "EllipticalSlice",
     "Exchange",
+    "GPDensity",
+    "GPIntensity",
     "MatrixLangevin",
     "MatrixLangevinModel",
     "NormalInverseWishart",
+    "PolyaGamma",
     "PseudoMarginal",
     "RandomWalk",
     "RejectionModel",
@@ -81,6 +89,9 @@ if TYPE_CHECKING:
     from offcut.augment import augment
     from offcut.check import check
     from offcut.choice import kernel_for
+    from offcut.gp.density import GPDensity
+    from offcut.gp.intensity import GPIntensity
+    from offcut.gp.updates import EllipticalSlice, PolyaGamma
     from offcut.kernels.conjugate import Conjugate
     from offcut.kernels.direct import Direct
     from offcut.kernels.exchange import Exchange

@@ -158,6 +158,8 @@ def run(
     }
     facts |= model.facts(observed, sampler) if hasattr(model, "facts") else {}
     tree = make_tree(drawn, observed, certificate, settings, facts, sampler.variables())
+    if hasattr(model, "judge"):
+        model.judge(tree)
     note_beyond(tree, model, arrays, drawn)
     warn_of_trouble(tree)
     if settings.progress and sys.stderr.isatty():

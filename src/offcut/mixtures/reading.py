@@ -13,13 +13,13 @@ from offcut.observations import as_arrays, count_rows
 PROBES = 12
 
 
-def as_events(data: Any) -> tuple[np.ndarray, bool]:
+def as_events(data: Any, taker: str = "a mixture") -> tuple[np.ndarray, bool]:
     """(n, d) floats, and whether the data are single numbers."""
     # Data frames and offcut.cytometry.Events carry their numbers in ``values``.
     carries = hasattr(data, "columns") or hasattr(data, "channels")
     values = as_arrays(data.values if carries else data, "data")
     if isinstance(values, dict | tuple):
-        raise DataError("a mixture takes one array (events, channels), got a dict or tuple")
+        raise DataError(f"{taker} takes one array (events, channels), got a dict or tuple")
     count_rows(values, "data")
     if values.ndim > 2:
         raise DataError(f"data must be (events, channels), got shape {values.shape}")

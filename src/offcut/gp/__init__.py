@@ -1,0 +1,1 @@
+"""Gaussian process densities and intensities."""

@@ -1,0 +1,348 @@
+r"""Algorithm 2 for Gaussian process densities and intensities with a finite basis.
+
+A sweep: Y given f and the base; f (and hyperparameters) given X and Y, a classification; the base
+given X and Y; then moves with Y summed out. Under a budget everything is restricted to |Y| <= B;
+the moves with Y summed out know the probability of that, and Y is drawn until it fits.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from offcut.augmentation.layout import materialised
+from offcut.errors import StartError
+from offcut.gp import gaussian, points
+from offcut.gp.base import FamilyBase
+from offcut.gp.points import MOST_ATTEMPTS, Points, Run
+from offcut.gp.polya_gamma import polya_gamma
+from offcut.gp.sampler import SCALE, GPData, GPSampler, Plan, State
+from offcut.gp.updates import EllipticalSlice, PolyaGamma, elliptical_slice
+from offcut.kernels.hmc import HMC
+from offcut.kernels.tuning import stepped
+from offcut.mixtures.features import features
+from offcut.mixtures.features import size as number_of_features
+from offcut.sampler import BROKEN, FULL, OK, Info, Stage
+
+#: Steps of the hyperparameters for each draw of Pólya-Gamma variables.
+HYPER_STEPS = 2
+#: How parameters of a base without conjugate prior move.
+FAMILY = HMC(num_steps=5, jitter=0.4)
+
+
+class AugmentedSampler(GPSampler):
+    """Rejections, and an update of f given them."""
+
+    draws_rejections = True
+    redraws = True
+
+    def __init__(self, plan: Plan, update: Any) -> None:
+        super().__init__(plan)
+        self.update = update
+        self.gibbs = isinstance(update, PolyaGamma)
+        self.kernel_name = repr(update)
+        self.adapts = True
+
+    def first_own(self, state: State, data: GPData) -> State:
+        """X in a buffer; a tuning for each kernel."""
+        plan, tuning = self.plan, dict(state.tuning)
+        if not self.gibbs and not isinstance(self.update, EllipticalSlice):
+            tuning["function"] = self.update.first_tuning(1, plan.basis.number)
+        if isinstance(plan.base, FamilyBase):
+            tuning["family"] = FAMILY.first_tuning(plan.layout.n, plan.base.size)
+        return state._replace(tuning=tuning, own=points.buffer_for(plan.layout, data.x, 1))
+
+    def step(
+        self, key: jax.Array, state: State, stage: Stage, data: GPData
+    ) -> tuple[State, Info]:
+        """One sweep."""
+        k = jax.random.split(key, 5)
+        run, attempts = self._rejections(k[0], state, stage, data)
+        held, over = run.points, run.points.count > stage.budget
+        full = ~over & (held.count > points.capacity_of(self.plan.layout, held))
+        status = jnp.where(full, FULL, jnp.where(over, BROKEN, OK))
+        # A run that is void is made short, for nothing of it is used.
+        held = held._replace(count=jnp.where(status == OK, held.count, 0))
+        moved, stats = self._function(k[1], state, held, stage, data)
+        moved, more = self._base(k[2], moved, held, stage, data)
+        stats |= more
+        moved = moved._replace(
+            log_rate=self.plan.process.update_rate(
+                k[3], moved.log_rate, self.plan.layout.n + held.count, data
+            )
+        )
+        moved, more = self.summed_moves(k[4], moved, stage, data)
+        stats |= more
+        moved = _chosen(status == OK, moved, state, held)
+        described = self.described(moved, data)
+        never = jnp.array(False)  # a sweep that does not fit ends the run
+        stats = {"rejected": held.count, "attempts": attempts, "gave_up": never, **stats}
+        stats |= described
+        return moved, Info(stats, status, attempts)
+
+    def _rejections(
+        self, key: jax.Array, state: State, stage: Stage, data: GPData
+    ) -> tuple[Run, jax.Array]:
+        plan = self.plan
+        key_run, key_total = jax.random.split(key)
+
+        def attempt(carry: tuple) -> tuple:
+            count, last = carry
+            total = plan.process.number_of_proposals(
+                jax.random.fold_in(key_total, count), state.log_rate, data
+            )
+            own = jax.random.fold_in(key_run, count)
+            run = points.draw(
+                plan.layout, plan.basis, plan.base, own, state.w, state.base, data, last.points,
+                stage.budget, total,
+            )  # fmt: skip
+            return count + 1, run
+
+        def unfit(carry: tuple) -> jax.Array:
+            count, run = carry
+            return (count == 0) | ((run.points.count > stage.budget) & (count < MOST_ATTEMPTS))
+
+        nothing = Run(state.own, jnp.int32(0), jnp.int32(0))
+        attempts, run = lax.while_loop(unfit, attempt, (jnp.int32(0), nothing))
+        return run, attempts
+
+    # f given X and Y.
+
+    def _function(
+        self, key: jax.Array, state: State, held: Points, stage: Stage, data: GPData
+    ) -> tuple[State, dict[str, jax.Array]]:
+        if self.gibbs:
+            return self._gibbs(key, state, held, stage, data)
+        key_f, key_hyper = jax.random.split(key)
+        D = self.root_spectrum(state.hyper, data)
+        stats: dict[str, jax.Array] = {}
+        if isinstance(self.update, EllipticalSlice):
+            beta = state.beta
+            for turn in range(self.update.steps):
+                beta = self._slice(jax.random.fold_in(key_f, turn), beta, D, held, data)
+            state = state._replace(beta=beta)
+        else:
+            classes = partial(self._log_classes, held=held, data=data)
+            beta, tuning, stats = stepped(
+                self.update,
+                key_f,
+                state.beta,
+                lambda beta: classes(D * beta) - 0.5 * beta @ beta,
+                state.tuning["function"],
+                stage,
+            )
+            stats = {name: stats[name] for name in ("acceptance_rate", "diverging", "n_steps", "step_size")}
+            state = state._replace(beta=beta, tuning={**state.tuning, "function": tuning})
+        if self.plan.hyper.size:
+            beta = state.beta
+
+            def log_density(position: jax.Array) -> jax.Array:
+                w = self.root_spectrum(position, data) * beta
+                return self.plan.hyper.log_prior(position) + self._log_classes(w, held, data)
+
+            hyper, tuning, _ = stepped(
+                SCALE, key_hyper, state.hyper, log_density, state.tuning["hyper"], stage
+            )
+            state = state._replace(hyper=hyper, tuning={**state.tuning, "hyper": tuning})
+        w = self.root_spectrum(state.hyper, data) * state.beta
+        return state._replace(w=w), stats
+
+    def _gibbs(
+        self, key: jax.Array, state: State, held: Points, stage: Stage, data: GPData
+    ) -> tuple[State, dict[str, jax.Array]]:
+        """Pólya-Gamma variables, hyperparameters with f integrated out, then f."""
+        plan = self.plan
+        key_omega, key_hyper, key_f = jax.random.split(key, 3)
+        n = plan.layout.n
+        f = held.f.at[:n].set(state.w @ data.features)
+        omega = polya_gamma(key_omega, f, n + held.count, plan.layout.lanes)
+
+        def add(sums: tuple, u: jax.Array, at: jax.Array, there: jax.Array) -> tuple:
+            there = there & self._inside(u, data)
+            weight = lax.dynamic_slice(omega, (at,), (plan.layout.chunk,))
+            kappa = jnp.where(at + jnp.arange(plan.layout.chunk) < n, 0.5, -0.5)
+            more = plan.basis.sums(
+                u, jnp.where(there, weight, 0.0), jnp.where(there, kappa, 0.0), at
+            )
+            return jax.tree.map(jnp.add, sums, more)
+
+        sums, b = points.in_chunks(plan.layout, held, add, plan.basis.no_sums())
+        G = plan.basis.gram(sums)
+        hyper, tuning = state.hyper, state.tuning
+        for turn in range(HYPER_STEPS if plan.hyper.size else 0):
+            hyper, learnt, _ = stepped(
+                SCALE,
+                jax.random.fold_in(key_hyper, turn),
+                hyper,
+                lambda position: (
+                    plan.hyper.log_prior(position)
+                    + gaussian.log_evidence(G, b, self.root_spectrum(position, data))
+                ),
+                tuning["hyper"],
+                stage,
+            )
+            tuning = {**tuning, "hyper": learnt}
+        D = self.root_spectrum(hyper, data)
+        beta = gaussian.draw(key_f, G, b, D)
+        return state._replace(beta=beta, w=D * beta, hyper=hyper, tuning=tuning), {}
+
+    def _inside(self, u: jax.Array, data: GPData) -> jax.Array:
+        """Whether points (d, P) are in the support; those beyond say nothing of f."""
+        low, high = data.support
+        return jnp.all((u >= low[:, None]) & (u <= high[:, None]), axis=0)
+
+    def _slice(
+        self, key: jax.Array, beta: jax.Array, D: jax.Array, held: Points, data: GPData
+    ) -> jax.Array:
+        """Elliptical slice sampling; f is linear in beta, and is evaluated twice."""
+        plan = self.plan
+        key_prior, key_slice = jax.random.split(key)
+        other = jax.random.normal(key_prior, beta.shape)
+        rows = held.f.shape[0]
+        sign = jnp.where(jnp.arange(rows) < plan.layout.n, 1.0, -1.0)
+        there = (jnp.arange(rows) < plan.layout.n + held.count) & self._inside(held.u, data)
+        both = [self._everywhere(D * part, held) for part in (beta, other)]
+
+        def log_likelihood(pair: tuple) -> jax.Array:
+            return jnp.sum(jnp.where(there, jax.nn.log_sigmoid(sign * pair[1]), 0.0))
+
+        return elliptical_slice(key_slice, (beta, both[0]), (other, both[1]), log_likelihood)[0]
+
+    def _everywhere(self, w: jax.Array, held: Points) -> jax.Array:
+        """f at all proposals, (rows,)."""
+
+        def add(values: jax.Array, u: jax.Array, at: jax.Array, there: jax.Array) -> jax.Array:
+            f = materialised(at, lambda: self.plan.basis.evaluate(w, u, at))
+            return lax.dynamic_update_slice(values, f, (at,))
+
+        return points.in_chunks(self.plan.layout, held, add, jnp.zeros_like(held.f))
+
+    def _log_classes(self, w: jax.Array, held: Points, data: GPData) -> jax.Array:
+        """sum log sigma(f) over X + sum log sigma(-f) over Y, differentiable in w."""
+        return _log_classes(self, w, held, data)
+
+    # The base given X and Y.
+
+    def _base(
+        self, key: jax.Array, state: State, held: Points, stage: Stage, data: GPData
+    ) -> tuple[State, dict[str, jax.Array]]:
+        plan = self.plan
+        if not plan.base.size:
+            return state, {}
+        if isinstance(plan.base, FamilyBase):
+            p, tuning, stats = stepped(
+                FAMILY,
+                key,
+                state.base,
+                lambda p: plan.base.log_prior(p, data) + _log_base(self, p, held, data),
+                state.tuning["family"],
+                stage,
+            )
+            state = state._replace(base=p, tuning={**state.tuning, "family": tuning})
+            return state, {"base_acceptance": stats["acceptance_rate"]}
+
+        def add(total: jax.Array, u: jax.Array, at: jax.Array, there: jax.Array) -> jax.Array:
+            return total + features(u) @ there.astype(float)
+
+        none = jnp.zeros(number_of_features(plan.basis.d))
+        total = points.in_chunks(plan.layout, held, add, none)
+        return state._replace(base=plan.base.update(key, state.base, total, data)), {}
+
+    # The buffer.
+
+    def capacity(self, state: State) -> int:
+        """Rejections that there is room for."""
+        return points.capacity_of(self.plan.layout, state.own)
+
+    def resized(self, state: State, capacity: int) -> State:
+        """More room."""
+        x = state.own.u[:, : self.plan.layout.n]
+        return state._replace(own=points.buffer_for(self.plan.layout, x, capacity))
+
+    def row_bytes(self, state: State) -> int:
+        """A point and f there."""
+        return 8 * (self.plan.basis.d + 1)
+
+    def rejected(self, state: State) -> int:
+        """|Y| of the last sweep."""
+        return int(state.own.count)
+
+    def explain(self, state: State, evidence: Any) -> Exception:
+        """No attempt stayed within the budget."""
+        return StartError(
+            f"{MOST_ATTEMPTS:,} attempts to draw rejections in a row exceeded the budget: it "
+            "excludes what the data ask for. Raise the budget, leave it at \"auto\", or take a "
+            "base density closer to the data or a smaller variance of the process"
+        )
+
+
+def _chosen(fine: jax.Array, moved: State, state: State, held: Points) -> State:
+    """The new state, or the old one where the sweep is void; the buffer's rejections are scratch."""
+    kept = jax.tree.map(
+        lambda new, old: jnp.where(fine, new, old),
+        moved._replace(own=()),
+        state._replace(own=()),
+    )
+    return kept._replace(own=held._replace(count=jnp.where(fine, held.count, state.own.count)))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _log_classes(sampler: AugmentedSampler, w: jax.Array, held: Points, data: GPData) -> jax.Array:
+    return _classes_and_slope(sampler, w, held, data)[0]
+
+
+@_log_classes.defjvp
+def _log_classes_jvp(sampler: AugmentedSampler, primals: tuple, tangents: tuple) -> tuple:
+    value, slope = _classes_and_slope(sampler, *primals)
+    return value, slope @ tangents[0]
+
+
+def _classes_and_slope(
+    sampler: AugmentedSampler, w: jax.Array, held: Points, data: GPData
+) -> tuple[jax.Array, jax.Array]:
+    """Value and gradient in w, in chunks."""
+    plan = sampler.plan
+
+    def add(sums: tuple, u: jax.Array, at: jax.Array, there: jax.Array) -> tuple:
+        there = there & sampler._inside(u, data)
+        f = materialised(at, lambda: plan.basis.evaluate(w, u, at))
+        sign = jnp.where(at + jnp.arange(plan.layout.chunk) < plan.layout.n, 1.0, -1.0)
+        value = jnp.sum(jnp.where(there, jax.nn.log_sigmoid(sign * f), 0.0))
+        pull = jnp.where(there, sign * jax.nn.sigmoid(-sign * f), 0.0)
+        return sums[0] + value, sums[1] + plan.basis.project(u, pull, at)
+
+    return points.in_chunks(plan.layout, held, add, (jnp.zeros(()), jnp.zeros(w.shape)))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _log_base(sampler: AugmentedSampler, p: jax.Array, held: Points, data: GPData) -> jax.Array:
+    return _base_and_slope(sampler, p, held, data)[0]
+
+
+@_log_base.defjvp
+def _log_base_jvp(sampler: AugmentedSampler, primals: tuple, tangents: tuple) -> tuple:
+    value, slope = _base_and_slope(sampler, *primals)
+    return value, slope @ tangents[0]
+
+
+def _base_and_slope(
+    sampler: AugmentedSampler, p: jax.Array, held: Points, data: GPData
+) -> tuple[jax.Array, jax.Array]:
+    """sum log g0 over X and Y and its gradient in p, in chunks."""
+    plan = sampler.plan
+    first = data.x[:, :1]
+
+    def add(sums: tuple, u: jax.Array, at: jax.Array, there: jax.Array) -> tuple:
+        safe = jnp.where(there[None, :], u, first)
+
+        def total(p: jax.Array) -> jax.Array:
+            return jnp.sum(jnp.where(there, plan.base.log_density(p, safe, data), 0.0))
+
+        value, slope = jax.value_and_grad(total)(p)
+        return sums[0] + value, sums[1] + slope
+
+    return points.in_chunks(plan.layout, held, add, (jnp.zeros(()), jnp.zeros(p.shape)))

@@ -1,0 +1,217 @@
+r"""Base densities g0: where proposals come from, and what is known of them beforehand.
+
+All proposals, accepted and rejected, are independent draws of g0. So its parameters are updated
+from X and Y together; from X alone they would follow g instead. Parameters are a vector p, that
+kernels can move; points are in coordinates u in which the box of the basis is [-1, 1]^d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import multigammaln
+
+from offcut.mixtures.base import Base as NIW
+from offcut.mixtures.base import draw_all
+from offcut.mixtures.features import coefficients, features
+from offcut.mixtures.features import size as number_of_features
+from offcut.prior import Prior
+
+
+class UniformBase:
+    """Uniform on a box, from ``data.lower`` to ``data.upper`` in coordinates u."""
+
+    conjugate = True
+    size = 0
+
+    def __init__(self, d: int) -> None:
+        self.d = d
+
+    def propose(self, key: jax.Array, p: jax.Array, number: int, data: Any) -> jax.Array:
+        """Points (d, number)."""
+        uniform = jax.random.uniform(key, (self.d, number))
+        return data.lower[:, None] + (data.upper - data.lower)[:, None] * uniform
+
+    def log_density(self, p: jax.Array, u: jax.Array, data: Any) -> jax.Array:
+        """log g0 at points (d, P) of the box, in coordinates u."""
+        return jnp.full(u.shape[1], -jnp.sum(jnp.log(data.upper - data.lower)))
+
+    def log_prior(self, p: jax.Array, data: Any) -> jax.Array:
+        """Nothing is unknown."""
+        return jnp.zeros(())
+
+    def first(self, points: np.ndarray, data: Any) -> jax.Array:
+        """Where a chain starts."""
+        return jnp.zeros(0)
+
+    def shaped(self, p: jax.Array) -> jax.Array:
+        """log g0 as a combination of quadratic features; here it is constant."""
+        return jnp.zeros(number_of_features(self.d))
+
+    def update(self, key: jax.Array, p: jax.Array, total: jax.Array, data: Any) -> jax.Array:
+        """Nothing to update."""
+        return p
+
+    def record(self, p: jax.Array, centre: jax.Array, half: jax.Array) -> dict[str, jax.Array]:
+        """Nothing to record."""
+        return {}
+
+    def positions(self, recorded: dict, centre: np.ndarray, half: np.ndarray) -> np.ndarray:
+        """p of recorded draws, (draws, 0)."""
+        return np.zeros((len(recorded["weights"]), 0))
+
+
+class NormalBase:
+    r"""N(mu, Sigma) with a normal-inverse-Wishart prior, ``data.base``.
+
+    p = (mu, log diagonal of L, the rest of L) with Sigma = L Lᵀ. The density of Sigma carries over
+    with the Jacobian 2^d prod_i L_ii^(d - i + 1), i = 1, ..., d, and L_ii for its logarithm.
+    """
+
+    conjugate = True
+
+    def __init__(self, d: int) -> None:
+        self.d = d
+        self.size = d + d * (d + 1) // 2
+
+    def parts(self, p: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """mu and L."""
+        d = self.d
+        root = jnp.diag(jnp.exp(p[d : 2 * d]))
+        return p[:d], root.at[np.tril_indices(d, -1)].set(p[2 * d :])
+
+    def vector(self, mean: jax.Array, root: jax.Array) -> jax.Array:
+        """p of mu and L."""
+        below = root[np.tril_indices(self.d, -1)]
+        return jnp.concatenate([mean, jnp.log(jnp.diagonal(root)), below])
+
+    def propose(self, key: jax.Array, p: jax.Array, number: int, data: Any) -> jax.Array:
+        """Points (d, number)."""
+        mean, root = self.parts(p)
+        return mean[:, None] + root @ jax.random.normal(key, (self.d, number))
+
+    def log_density(self, p: jax.Array, u: jax.Array, data: Any) -> jax.Array:
+        """log g0 at points (d, P), in coordinates u."""
+        mean, root = self.parts(p)
+        away = solve_triangular(root, u - mean[:, None], lower=True)
+        constant = jnp.sum(p[self.d : 2 * self.d]) + 0.5 * self.d * np.log(2 * np.pi)
+        return -0.5 * jnp.sum(away**2, axis=0) - constant
+
+    def log_prior(self, p: jax.Array, data: Any) -> jax.Array:
+        """log density of p."""
+        d, niw = self.d, data.base
+        mean, root = self.parts(p)
+        logs = p[d : 2 * d]
+        half_log_det = jnp.sum(logs)
+        scale_root = jnp.linalg.cholesky(niw.scale)
+        spread = solve_triangular(root, scale_root, lower=True)
+        away = solve_triangular(root, mean - niw.mean, lower=True)
+        wishart = (
+            niw.degrees * jnp.sum(jnp.log(jnp.diagonal(scale_root)))
+            - 0.5 * niw.degrees * d * np.log(2)
+            - multigammaln(0.5 * niw.degrees, d)
+            - (niw.degrees + d + 1) * half_log_det
+            - 0.5 * jnp.sum(spread**2)
+        )
+        normal = (
+            0.5 * d * (jnp.log(niw.strength) - np.log(2 * np.pi))
+            - half_log_det
+            - 0.5 * niw.strength * jnp.sum(away**2)
+        )
+        jacobian = d * np.log(2) + jnp.sum(jnp.arange(d + 1, 1, -1) * logs)
+        return wishart + normal + jacobian
+
+    def first(self, points: np.ndarray, data: Any) -> jax.Array:
+        """A draw given the data, as if nothing had been rejected, of the posterior mean's size."""
+        total = features(jnp.asarray(points.T)).sum(1)
+        return self.update(jax.random.key(0), jnp.zeros(self.size), total, data)
+
+    def shaped(self, p: jax.Array) -> jax.Array:
+        """log g0 as a combination of quadratic features."""
+        return coefficients(*self.parts(p))
+
+    def update(self, key: jax.Array, p: jax.Array, total: jax.Array, data: Any) -> jax.Array:
+        """A draw given points whose features sum to ``total``."""
+        drawn = draw_all(key, data.base, total[None, :])
+        return self.vector(drawn.means[0], drawn.roots[0])
+
+    def record(self, p: jax.Array, centre: jax.Array, half: jax.Array) -> dict[str, jax.Array]:
+        """Mean and standard deviation, or covariance, in the units of the data."""
+        mean, root = self.parts(p)
+        mean, root = centre + half * mean, half[:, None] * root
+        if self.d == 1:
+            return {"base_mean": mean[0], "base_sd": root[0, 0]}
+        return {"base_mean": mean, "base_covariance": root @ root.T}
+
+    def positions(self, recorded: dict, centre: np.ndarray, half: np.ndarray) -> np.ndarray:
+        """p of recorded draws, (draws, k)."""
+        mean = (recorded["base_mean"].reshape(-1, self.d) - centre) / half
+        if self.d == 1:
+            return np.stack([mean[:, 0], np.log(recorded["base_sd"] / half[0])], axis=1)
+        roots = np.linalg.cholesky(recorded["base_covariance"]) / half[None, :, None]
+        logs = np.log(np.diagonal(roots, axis1=1, axis2=2))
+        below = roots[(slice(None), *np.tril_indices(self.d, -1))]
+        return np.concatenate([mean, logs, below], axis=1)
+
+
+class FamilyBase:
+    """Any NumPyro family: p is the unconstrained position of its prior."""
+
+    conjugate = False
+
+    def __init__(self, d: int, prior: Prior, family: Callable[[dict], Any], scalar: bool) -> None:
+        self.d, self.prior, self.family, self.scalar = d, prior, family, scalar
+        self.size = prior.size
+
+    def distribution(self, p: jax.Array) -> Any:
+        """g0, in the units of the data."""
+        return self.family(self.prior.constrain(p, {}))
+
+    def propose(self, key: jax.Array, p: jax.Array, number: int, data: Any) -> jax.Array:
+        """Points (d, number)."""
+        x = self.distribution(p).sample(key, (number,))
+        return ((x.reshape(number, self.d) - data.centre) / data.half).T
+
+    def log_density(self, p: jax.Array, u: jax.Array, data: Any) -> jax.Array:
+        """log g0 at points (d, P), in coordinates u."""
+        x = data.centre + data.half * u.T
+        log_prob = self.distribution(p).log_prob(x[:, 0] if self.scalar else x)
+        return log_prob + jnp.sum(jnp.log(data.half))
+
+    def log_prior(self, p: jax.Array, data: Any) -> jax.Array:
+        """log density of p."""
+        return self.prior.log_density(p, {})
+
+    def first(self, points: np.ndarray, data: Any) -> jax.Array:
+        """Draws of the prior, the likeliest of many for the data."""
+        u = jnp.asarray(points.T)
+        keys = jax.random.split(jax.random.key(0), 200)
+        tried = jnp.stack([self.prior.unconstrain(self.prior.sample(key)) for key in keys])
+
+        def score(p: jax.Array) -> jax.Array:
+            value = jnp.sum(self.log_density(p, u, data)) + self.log_prior(p, data)
+            return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+        return tried[jnp.argmax(jax.lax.map(score, tried))]
+
+    def shaped(self, p: jax.Array) -> jax.Array:
+        """Not compensated for."""
+        return jnp.zeros(number_of_features(self.d))
+
+    def record(self, p: jax.Array, centre: jax.Array, half: jax.Array) -> dict[str, jax.Array]:
+        """The family's parameters."""
+        return self.prior.constrain(p, {})
+
+    def positions(self, recorded: dict, centre: np.ndarray, half: np.ndarray) -> np.ndarray:
+        """p of recorded draws, (draws, k)."""
+        theta = {name: jnp.asarray(recorded[name]) for name in self.prior.names}
+        return np.asarray(jax.jit(jax.vmap(self.prior.unconstrain))(theta))
+
+
+BaseDensity = UniformBase | NormalBase | FamilyBase
+__all__ = ["NIW", "BaseDensity", "FamilyBase", "NormalBase", "UniformBase"]

@@ -1,0 +1,176 @@
+r"""The finite basis: eigenfunctions of the Laplacian in a box (Solin & Särkkä 2020).
+
+In coordinates u in which the box is [-1, 1]^d,
+
+    f(u) = sum_j √S(omega_j) beta_j phi_j(u),   phi_j(u) = prod_d sin(omega_{jd} (u_d + 1)),
+    omega_{jd} = pi j_d / 2,   beta_j ~ N(0, 1),
+
+approximates a Gaussian process with spectral density S where the box is wide enough, and is a
+process of its own, zero on the boundary of the box and outside it, everywhere else.
+
+Products of sines are sums of cosines, sin a sin b = ½ (cos(a - b) - cos(a + b)). So the matrix
+Phiᵀ Omega Phi of N points and m functions needs no N m² products, but 2m + 1 sums of weighted
+cosines in one dimension, (2m + 1)² in two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.gp.covariance import Covariance
+from offcut.gp.waves import twice_as_many, waves
+
+
+class Basis(NamedTuple):
+    """How many functions along each axis; products of them, or their sums (additive)."""
+
+    sizes: tuple[int, ...]
+    additive: bool = False
+
+    @property
+    def d(self) -> int:
+        """Dimensions."""
+        return len(self.sizes)
+
+    @property
+    def number(self) -> int:
+        """M, of all functions."""
+        return sum(self.sizes) if self.additive else int(np.prod(self.sizes))
+
+    def frequencies(self) -> np.ndarray:
+        """omega (M, d); of a sum of functions each has one axis of its own, nan on the others."""
+        if self.additive:
+            rows = np.full((self.number, self.d), np.nan)
+            starts = np.cumsum([0, *self.sizes])
+            for axis, size in enumerate(self.sizes):
+                rows[starts[axis] : starts[axis + 1], axis] = np.arange(1, size + 1)
+        else:
+            rows = np.array(list(product(*(range(1, size + 1) for size in self.sizes))), float)
+        return 0.5 * np.pi * rows
+
+    def log_spectrum(self, covariance: Covariance, log_length_scales: Any, xp: Any = jnp) -> Any:
+        """log S(omega_j) for variance 1 and length-scales in units of half the box, (M,)."""
+        omega = self.frequencies()
+        if not self.additive:
+            return covariance.log_spectral_density(log_length_scales, omega, xp)
+        parts = [
+            covariance.log_spectral_density(
+                log_length_scales[axis : axis + 1], omega[np.isfinite(omega[:, axis])][:, [axis]], xp
+            )
+            for axis in range(self.d)
+        ]
+        return xp.concatenate(parts) - np.log(self.d)  # the variance is that of the sum
+
+    def evaluate(self, w: jax.Array, u: jax.Array, wall: jax.Array) -> jax.Array:
+        """f = sum_j w_j phi_j at points (d, P): (P,)."""
+        sines = self._sines(u, wall)
+        if self.additive:
+            return w @ jnp.concatenate(sines)
+        return _contracted(w.reshape(self.sizes), sines)
+
+    def sums(
+        self, u: jax.Array, omega: jax.Array, kappa: jax.Array, wall: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """What Phiᵀ Omega Phi and Phiᵀ kappa are made of, of points (d, P); they add up."""
+        if self.additive:
+            rows = jnp.concatenate(self._sines(u, wall))
+            return (rows * omega[None, :]) @ rows.T, rows @ kappa
+        both = [waves(_angle(u[axis]), m, wall) for axis, m in enumerate(self.sizes)]
+        cosines = [twice_as_many(c, s, wall) for c, s in both]
+        sines = [s[1:] for _, s in both]
+        return _product_sums(cosines, omega), _product_sums(sines, kappa).reshape(-1)
+
+    def project(self, u: jax.Array, kappa: jax.Array, wall: jax.Array) -> jax.Array:
+        """Phiᵀ kappa of points (d, P), (M,)."""
+        sines = self._sines(u, wall)
+        if self.additive:
+            return jnp.concatenate(sines) @ kappa
+        return _product_sums(sines, kappa).reshape(-1)
+
+    def _sines(self, u: jax.Array, wall: jax.Array) -> list[jax.Array]:
+        return [waves(_angle(u[axis]), m, wall)[1][1:] for axis, m in enumerate(self.sizes)]
+
+    def no_sums(self) -> tuple[jax.Array, jax.Array]:
+        """The sums of no points."""
+        if self.additive:
+            return jnp.zeros((self.number, self.number)), jnp.zeros(self.number)
+        return jnp.zeros([2 * m + 1 for m in self.sizes]), jnp.zeros(self.number)
+
+    def gram(self, sums: jax.Array) -> jax.Array:
+        """Phiᵀ Omega Phi (M, M)."""
+        if self.additive:
+            return sums
+        matrix = sums
+        for axis, m in enumerate(self.sizes):
+            # Axis by axis: (..., 2m+1, ...) becomes (..., m, m, ...) at places 2 axis, 2 axis + 1.
+            j = np.arange(1, m + 1)
+            minus, plus = np.abs(j[:, None] - j[None, :]), j[:, None] + j[None, :]
+            place = 2 * axis
+            matrix = 0.5 * (
+                jnp.take(matrix, minus, axis=place) - jnp.take(matrix, plus, axis=place)
+            )
+        order = [2 * axis for axis in range(self.d)] + [2 * axis + 1 for axis in range(self.d)]
+        return jnp.transpose(matrix, order).reshape(self.number, self.number)
+
+    def tables(self, nodes: Sequence[Any], xp: Any = np) -> list[Any]:
+        """sin(omega (u + 1)) at coordinates of each axis: (m, nodes)."""
+        return [
+            xp.sin(np.arange(1, m + 1)[:, None] * _angle(xp.asarray(u), xp)[None, :])
+            for m, u in zip(self.sizes, nodes, strict=True)
+        ]
+
+    def on_grid(self, w: jax.Array, tables: Sequence[jax.Array]) -> jax.Array:
+        """f at all points of a grid, (nodes, nodes, ...), from the tables of its axes."""
+        if self.additive:
+            starts = np.cumsum([0, *self.sizes])
+            total = jnp.zeros([table.shape[1] for table in tables])
+            for axis, table in enumerate(tables):
+                part = w[starts[axis] : starts[axis + 1]] @ table
+                shape = [1] * self.d
+                shape[axis] = part.shape[0]
+                total = total + part.reshape(shape)
+            return total
+        values = w.reshape(self.sizes)
+        for table in tables:
+            values = jnp.tensordot(values, table, axes=(0, 0))  # the new axis comes last
+        return values
+
+    def features(self, u: np.ndarray) -> np.ndarray:
+        """phi_j at points (d, P), (M, P); NumPy, for checks and small numbers."""
+        tables = self.tables(list(u))
+        if self.additive:
+            return np.concatenate(tables)
+        rows = tables[0]
+        for table in tables[1:]:
+            rows = (rows[:, None, :] * table[None, :, :]).reshape(-1, u.shape[1])
+        return rows
+
+
+def _angle(u: Any, xp: Any = jnp) -> Any:
+    """omega_1 (u + 1); beyond the box that of its boundary, where all functions are zero."""
+    return 0.5 * np.pi * (xp.clip(u, -1.0, 1.0) + 1.0)
+
+
+def _contracted(W: jax.Array, sines: list[jax.Array]) -> jax.Array:
+    """sum over all indices of W[j1, ..., jd] s1[j1] ... sd[jd], (P,)."""
+    P = sines[0].shape[1]
+    values = W.reshape(-1, W.shape[-1]) @ sines[-1]
+    for rows in reversed(sines[:-1]):
+        values = jnp.sum(values.reshape(-1, rows.shape[0], P) * rows[None, :, :], axis=1)
+    return values.reshape(P)
+
+
+def _product_sums(rows: list[jax.Array], weights: jax.Array) -> jax.Array:
+    """sum_p weights_p rows1[k1, p] ... rowsd[kd, p], (k1, ..., kd)."""
+    if len(rows) == 1:
+        return rows[0] @ weights
+    left = weights[None, :]
+    for part in rows[:-1]:
+        left = (left[:, None, :] * part[None, :, :]).reshape(-1, weights.shape[0])
+    return (left @ rows[-1].T).reshape([part.shape[0] for part in rows])

@@ -1,0 +1,125 @@
+"""Whether box, basis and quadrature were large enough: said of every run, in its attrs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+
+from offcut.gp.base import UniformBase
+from offcut.gp.box import covariance_error, shortest_scale
+from offcut.gp.evaluation import _proposed, _supported, draws_of
+from offcut.gp.planning import Prepared
+from offcut.gp.quadrature import rule
+from offcut.precision import in_float64
+
+#: What a run may leave out without a word: of the prior covariance, of the draws of the
+#: length-scale, of the proposals, of log Z (times n).
+COVARIANCE_ERROR, SHARE_SHORT, SHARE_OUTSIDE, QUADRATURE_ERROR = 0.01, 0.05, 0.02, 0.01
+#: Draws that are looked at.
+LOOKED_AT = 40
+
+
+def facts(prepared: Prepared, model: str) -> dict[str, Any]:
+    """Box, basis and priors of a run."""
+    plan, box = prepared.plan, prepared.box
+    return {
+        "gp": model,
+        "covariance": plan.covariance.name,
+        "basis_functions": list(plan.basis.sizes),
+        "box_lower": box.lower,
+        "box_upper": box.upper,
+        "base_prior": repr(prepared.base_prior) if prepared.base_prior is not None else "none",
+        "summed_moves": int(plan.joint),
+    }
+
+
+@in_float64
+def judge(posterior: xr.DataTree, prepared: Prepared) -> None:
+    """Measure what was left out; name it where it is not small."""
+    drawn = draws_of(posterior, prepared)
+    rows = np.unique(np.linspace(0, len(drawn.w) - 1, LOOKED_AT).astype(int))
+    scales = _length_scales(posterior, prepared)
+    error = _covariance_error(prepared, np.median(scales, axis=0))
+    short = float((scales < shortest_scale(prepared.plan.covariance, prepared.box, prepared.plan.basis)).any(1).mean())
+    outside = _share_outside(prepared, drawn.p[rows])
+    attrs = posterior.attrs
+    attrs["basis_error"], attrs["basis_short"] = error, short
+    attrs["proposals_outside_box"] = outside
+    said = []
+    if error > COVARIANCE_ERROR or short > SHARE_SHORT:
+        said.append(
+            f"the basis of {'×'.join(map(str, prepared.plan.basis.sizes))} functions stands for "
+            f"the process up to an error of {error:.1%} of its prior variance at the median "
+            f"length-scale, and {short:.0%} of the draws have shorter length-scales than it has "
+            f"functions for; give a larger basis= or a prior with longer length-scales"
+        )
+    if outside > SHARE_OUTSIDE:
+        said.append(
+            f"{outside:.1%} of the proposals fall outside the box of the basis, where f is zero; "
+            "a tighter prior of the base, or support=, would help"
+        )
+    if prepared.plan.summed:
+        worst = _quadrature_error(prepared, drawn.w[rows], drawn.p[rows], drawn.log_Z[rows])
+        attrs["quadrature_error"] = worst
+        if worst * prepared.plan.layout.n > QUADRATURE_ERROR:
+            said.append(
+                f"log Z is uncertain by {worst:.1e} for each observation (quadrature): the base "
+                'density is too sharp for the nodes; use joint_moves=False with method="augment"'
+            )
+    else:
+        attrs["normaliser_note"] = (
+            "densities are normalised by Monte Carlo (4,096 proposals for each draw)"
+        )
+    if said:
+        attrs["approximation"] = "; ".join(said)
+
+
+def _length_scales(posterior: xr.DataTree, prepared: Prepared) -> np.ndarray:
+    """(draws, d)."""
+    d = prepared.plan.basis.d
+    dataset: Any = posterior["posterior"].dataset
+    if "length_scale" not in dataset:
+        return np.asarray(prepared.data.length_scale)[None, :]
+    values = dataset["length_scale"].values
+    return np.broadcast_to(values.reshape(values.shape[0] * values.shape[1], -1), (values.shape[0] * values.shape[1], d))
+
+
+def _covariance_error(prepared: Prepared, length_scale: np.ndarray) -> float:
+    x = prepared.box.centre + prepared.box.half * np.asarray(prepared.data.x).T
+    low, high = x.min(0), x.max(0)
+    if isinstance(prepared.plan.base, UniformBase):
+        low, high = (
+            prepared.box.centre + prepared.box.half * np.asarray(edge)
+            for edge in prepared.data.support
+        )
+    plan = prepared.plan
+    return covariance_error(plan.covariance, prepared.box, plan.basis, length_scale, low, high)
+
+
+def _share_outside(prepared: Prepared, p: np.ndarray) -> float:
+    """Share of proposals in the support but outside the box."""
+    u = _proposed(prepared, np.repeat(p, 100, axis=0), 0, 0)
+    beyond = (np.abs(u) > 1).any(0)
+    return float((beyond & _supported(prepared, u)).mean())
+
+
+def _quadrature_error(
+    prepared: Prepared, w: np.ndarray, p: np.ndarray, log_Z: np.ndarray
+) -> float:
+    """Largest change of log Z with twice the nodes along each axis."""
+    from offcut.gp.sampler import GPSampler
+
+    plan = prepared.plan
+    low, high = (np.asarray(edge) for edge in prepared.data.support)
+    finer = rule(
+        plan.basis.tables, plan.basis.sizes, np.maximum(low, -1), np.minimum(high, 1), finer=2
+    )
+    sampler, data = GPSampler(plan), prepared.data._replace(quadrature=finer)
+    values = [
+        float(jnp.log(sampler.normaliser(sampler.at_nodes(jnp.asarray(a), data), jnp.asarray(b), data)))
+        for a, b in zip(w, p, strict=True)
+    ]
+    return float(np.abs(np.array(values) - log_Z).max())

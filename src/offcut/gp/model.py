@@ -1,0 +1,128 @@
+"""``offcut.GPDensity`` and ``offcut.GPIntensity``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from offcut.errors import ModelError, SettingsError
+from offcut.gp import evaluation, judgement
+from offcut.gp.augmented import AugmentedSampler
+from offcut.gp.collapsed import CollapsedSampler
+from offcut.gp.planning import PROCESSES, Prepared, Wishes, prepare
+from offcut.gp.sampler import GPData, GPSampler
+from offcut.gp.updates import EllipticalSlice, PolyaGamma
+from offcut.kernels.hmc import HMC
+from offcut.kernels.nuts import NUTS
+from offcut.mixtures.reading import as_events
+
+METHODS = ("augment", "collapsed")
+#: The kernel of method="collapsed", where none is given.
+COLLAPSED = HMC(num_steps=8, jitter=0.5)
+
+
+class GPModel:
+    """What densities and intensities share."""
+
+    process = ""
+
+    def __init__(self, wishes: Wishes, method: str) -> None:
+        if method not in METHODS:
+            raise ModelError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
+        self.wishes, self.method = wishes, method
+        self.programs: dict[Any, Any] = {}
+        self._prepared: dict[Any, tuple[Prepared, GPSampler]] = {}
+
+    def prepare(
+        self, data: Any, covariates: Any, kernel: Any
+    ) -> tuple[GPSampler, GPData, dict[str, np.ndarray]]:
+        """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
+        if covariates is not None:
+            raise ModelError(f"{type(self).__name__} takes no covariates")
+        x, scalar = as_events(data, f"{type(self).__name__}")
+        key = (x.tobytes(), x.shape, scalar, kernel)
+        if key not in self._prepared:
+            self._prepared.clear()
+            prepared = prepare(self.wishes, x, PROCESSES[self.process], scalar)
+            self._prepared[key] = prepared, self._sampler(prepared, kernel)
+        prepared, sampler = self._prepared[key]
+        return sampler, prepared.data, {"x": x[:, 0] if scalar else x}
+
+    def _sampler(self, prepared: Prepared, kernel: Any) -> GPSampler:
+        """The sampler of the method, with the kernel."""
+        if self.method == "collapsed":
+            if not prepared.plan.summed:
+                raise ModelError(
+                    'method="collapsed" needs the normalising constant by quadrature, which is to '
+                    "be had in one and two dimensions, with a support that is bounded, all of the "
+                    'space, or one side of a line; use method="augment"'
+                )
+            if kernel is not None and not isinstance(kernel, HMC | NUTS):
+                raise SettingsError(
+                    f'method="collapsed" takes offcut.HMC() or offcut.NUTS(), got {kernel!r}'
+                )
+            return CollapsedSampler(prepared.plan, COLLAPSED if kernel is None else kernel)
+        if kernel is not None and not isinstance(kernel, PolyaGamma | EllipticalSlice | HMC | NUTS):
+            raise SettingsError(
+                "f given the rejections moves by offcut.PolyaGamma() (default), "
+                f"offcut.EllipticalSlice(), offcut.HMC() or offcut.NUTS(), got {kernel!r}"
+            )
+        return AugmentedSampler(prepared.plan, PolyaGamma() if kernel is None else kernel)
+
+    def prepared_for(self, posterior: xr.DataTree) -> Prepared:
+        """Box, basis and priors of a posterior, made again from its data where needed."""
+        x = posterior["observed_data"].dataset["x"].values
+        if not self._prepared or next(iter(self._prepared))[0] != np.asarray(x, float).tobytes():
+            self.prepare(x, None, None)
+        return next(iter(self._prepared.values()))[0]
+
+    def facts(self, observed: dict[str, np.ndarray], sampler: Any = None) -> dict[str, Any]:
+        """What else the result should say."""
+        prepared, _ = next(iter(self._prepared.values()))
+        return {"method": self.method, "method_note": "", **judgement.facts(prepared, repr(self))}
+
+    def judge(self, posterior: xr.DataTree) -> None:
+        """Check box, basis and quadrature against the draws, and say so in the attrs."""
+        judgement.judge(posterior, self.prepared_for(posterior))
+
+    def function(self, posterior: xr.DataTree, points: Any) -> np.ndarray:
+        """f at points in each draw, (chain, draw, point)."""
+        return evaluation.function(posterior, self.prepared_for(posterior), points)
+
+    def rejections(
+        self, posterior: xr.DataTree, draws: int = 100, *, seed: int = 0
+    ) -> list[np.ndarray]:
+        """Rejected proposals Y for some of the draws: their law given each draw, afresh."""
+        return evaluation.rejections(posterior, self.prepared_for(posterior), draws, seed)
+
+    def __repr__(self) -> str:
+        w = self.wishes
+        given = {
+            "base": w.base,
+            "kernel": w.covariance.name,
+            "basis": w.basis,
+            "length_scale": w.length_scale,
+            "variance": w.variance,
+            "support": w.support,
+            "rate": w.rate,
+            "method": self.method,
+        }
+        default = {"base": "normal", "kernel": "squared_exponential", "basis": "auto"}
+        parts = [
+            f"{name}={_written(value)}"
+            for name, value in given.items()
+            if value is not None and value != default.get(name)
+        ]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _written(value: Any) -> str:
+    """A setting without memory addresses in it."""
+    if hasattr(value, "arg_constraints"):
+        numbers = [np.asarray(getattr(value, name)).tolist() for name in value.arg_constraints]
+        return f"{type(value).__name__}({', '.join(map(str, numbers))})"
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__name__)
+    return repr(value)

@@ -1,0 +1,256 @@
+"""The plan of a model for given data: box, basis, base, priors, quadrature, arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.errors import ModelError
+from offcut.gp.base import NIW, BaseDensity, FamilyBase, NormalBase, UniformBase
+from offcut.gp.basis import Basis
+from offcut.gp.box import Box, box_around, sizes_for
+from offcut.gp.covariance import Covariance
+from offcut.gp.hyperparameters import Hyperparameters
+from offcut.gp.points import Layout
+from offcut.gp.process import DensityProcess, IntensityProcess
+from offcut.gp.quadrature import rule
+from offcut.gp.sampler import GPData, Plan
+from offcut.gp.settings import (
+    check_inside,
+    default_length_scale,
+    default_variance,
+    limits,
+    positive,
+    quantiles,
+    spread_of,
+)
+from offcut.mixtures.base import NormalInverseWishart
+from offcut.mixtures.features import features as quadratic
+from offcut.prior import Prior
+
+#: Observations at which the log density is followed, at these quantiles of the first coordinate.
+PROBES = (0.05, 0.25, 0.5, 0.75, 0.95)
+#: Of the prior of the length-scale: what the basis must resolve, and what the margin is made for.
+SHORT, MIDDLE = 0.02, 0.5
+#: More numbers than this are not kept at the data, but computed again in every sweep.
+MOST_FEATURES = 5e7
+#: By default the base's expected covariance is that of the data.
+DEGREES, STRENGTH = 4.0, 0.3
+
+
+class Wishes(NamedTuple):
+    """What the user asked for, as it came."""
+
+    base: Any
+    prior: Any
+    covariance: Covariance
+    basis: Any
+    length_scale: Any
+    variance: Any
+    support: Any
+    additive: bool | None
+    joint_moves: bool
+    rate: tuple[float, float] | None
+
+
+class Prepared(NamedTuple):
+    """The plan, its arrays, the box, and how it came about."""
+
+    plan: Plan
+    data: GPData
+    box: Box
+    length_scale: Any  # fixed value or prior
+    variance: Any
+    base_prior: Any
+
+
+def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepared:
+    """Everything for data (n, d)."""
+    n, d = x.shape
+    spread = spread_of(x)
+    support = (np.full(d, -np.inf), np.full(d, np.inf))
+    if wishes.support is not None:
+        support = limits("support", wishes.support, d)
+        check_inside("the support", x, *support)
+    base, base_prior, support = _base(wishes, x, support, scalar)
+    low, high = np.maximum(x.min(0), support[0]), np.minimum(x.max(0), support[1])
+    if isinstance(base, UniformBase):
+        low, high = support
+        spread = np.minimum(spread, high - low)
+    length_scale = default_length_scale(spread) if wishes.length_scale is None else (
+        wishes.length_scale
+    )
+    variance = default_variance() if wishes.variance is None else wishes.variance
+    fixed_scale, scale_prior = positive("length_scale", length_scale, d)
+    fixed_variance, variance_prior = positive("variance", variance, d)
+    if scale_prior is None:
+        shortest = middle = np.broadcast_to(fixed_scale, (d,))
+    else:
+        shortest, middle = quantiles(scale_prior, (SHORT, MIDDLE), d)
+    beyond = np.zeros(d) if isinstance(base, UniformBase) else spread
+    box = box_around(low, high, beyond, middle)
+    additive = d > 2 if wishes.additive is None else bool(wishes.additive)
+    basis = Basis(_sizes(wishes.basis, wishes.covariance, box, shortest, additive, d), additive)
+    inside = (np.maximum(box.lower, support[0]), np.minimum(box.upper, support[1]))
+    supported = _supported(base, support, box, d)
+    summed = d <= 2 and supported != ""
+    hyper = Hyperparameters(
+        {
+            name: prior
+            for name, prior in (("length_scale", scale_prior), ("variance", variance_prior))
+            if prior is not None
+        },
+        d,
+    )
+    plan = Plan(
+        Layout.of(n),
+        basis,
+        wishes.covariance,
+        base,
+        hyper,
+        process,
+        summed,
+        supported,
+        summed and wishes.joint_moves,
+    )
+    u = box.inside(x)
+    stored, fit = _at_the_data(basis, u)
+    edges = [jnp.asarray(box.inside(edge)) for edge in support]
+    uniform = isinstance(base, UniformBase)
+    volume = np.prod(high - low) if uniform else 1.0
+    data = GPData(
+        x=jnp.asarray(u.T),
+        features=stored,
+        centre=jnp.asarray(box.centre),
+        half=jnp.asarray(box.half),
+        support=(edges[0], edges[1]),
+        lower=edges[0] if uniform else jnp.zeros(d),
+        upper=edges[1] if uniform else jnp.zeros(d),
+        base=base_prior.on_scale(box.centre, box.half) if isinstance(base, NormalBase) else (),
+        length_scale=jnp.asarray(np.broadcast_to(1.0 if fixed_scale is None else fixed_scale, (d,))),
+        variance=jnp.asarray(1.0 if fixed_variance is None else fixed_variance),
+        volume=jnp.asarray(volume),
+        rate=tuple(map(jnp.asarray, wishes.rate or (1.0, 1.0))),  # type: ignore[arg-type]
+        quadrature=(
+            rule(basis.tables, basis.sizes, box.inside(inside[0]), box.inside(inside[1]))
+            if summed
+            else ()
+        ),
+        fit=fit if summed else (),
+        probes=jnp.asarray(_probes(x)),
+    )
+    return Prepared(plan, data, box, length_scale, variance, base_prior)
+
+
+def _base(
+    wishes: Wishes, x: np.ndarray, support: tuple, scalar: bool
+) -> tuple[BaseDensity, Any, tuple]:
+    """The base density, its prior, and the support, that of a uniform base included."""
+    d, base = x.shape[1], wishes.base
+    if isinstance(base, str) and base == "normal":
+        base = NormalInverseWishart(strength=STRENGTH)
+    if isinstance(base, NormalInverseWishart):
+        return NormalBase(d), _filled(base, x), support
+    if isinstance(base, str) and base.startswith("uniform"):
+        if not np.isfinite(support).all():
+            raise ModelError(
+                'base="uniform" needs a bounded support: give support=(lower, upper), one number '
+                "each or one for each coordinate"
+            )
+        return UniformBase(d), None, support
+    if hasattr(base, "lower") and hasattr(base, "upper") and not callable(wishes.prior):
+        box = limits("base", base, d)
+        check_inside("the base's box", x, *box)
+        if not np.isfinite(box).all():
+            raise ModelError(f"a uniform base needs a bounded box, got {base!r}")
+        return UniformBase(d), None, box
+    prior = Prior(wishes.prior)
+    return FamilyBase(d, prior, base, scalar), prior, _family_support(base, prior, support)
+
+
+def _filled(base: NormalInverseWishart, x: np.ndarray) -> NormalInverseWishart:
+    """A prior scaled to the data: expected covariance that of the data."""
+    d = x.shape[1]
+    degrees = d + DEGREES if base.degrees is None else base.degrees
+    scale = base.scale
+    if scale is None:
+        from offcut.mixtures.base import data_covariance
+
+        scale = max(degrees - d - 1, 1.0) * data_covariance(x)
+    else:
+        scale = np.reshape(np.asarray(scale, float), (d, d)) if np.size(scale) == d * d else scale
+    mean = base.mean if base.mean is None else np.reshape(np.asarray(base.mean, float), -1)
+    if mean is not None and mean.size == 1:
+        mean = np.broadcast_to(mean, (d,))
+    return NormalInverseWishart(mean, base.strength, degrees, scale).for_data(x)
+
+
+def _family_support(family: Any, prior: Prior, support: tuple) -> tuple:
+    """The support, cut to that of the family where it has limits of its own."""
+    import jax
+
+    distribution = family(prior.sample(jax.random.key(0)))
+    own = getattr(distribution, "support", None)
+    low, high = getattr(own, "lower_bound", -np.inf), getattr(own, "upper_bound", np.inf)
+    if type(own).__name__.lstrip("_") in ("Positive", "Nonnegative", "SoftplusPositive"):
+        low = 0.0
+    try:
+        low, high = np.asarray(low, float), np.asarray(high, float)
+    except (TypeError, ValueError):
+        return support
+    return np.maximum(support[0], low), np.minimum(support[1], high)
+
+
+def _sizes(
+    basis: Any, covariance: Covariance, box: Box, shortest: np.ndarray, additive: bool, d: int
+) -> tuple[int, ...]:
+    if isinstance(basis, str) and basis == "auto":
+        return sizes_for(covariance, box, shortest, additive)
+    sizes = np.atleast_1d(np.asarray(basis))
+    fine = sizes.dtype.kind in "iu" and sizes.shape in ((1,), (d,)) and (sizes >= 2).all()
+    if not fine:
+        raise ModelError(
+            'basis must be "auto", None for the exact process, or a whole number of functions '
+            f"from 2 on, or one for each coordinate; got {basis!r}"
+        )
+    return tuple(int(m) for m in np.broadcast_to(sizes, (d,)))
+
+
+def _supported(base: BaseDensity, support: tuple, box: Box, d: int) -> str:
+    """How P0(support) is known: "all" of the base, none beyond the "box", a "side"; "" if not."""
+    if isinstance(base, UniformBase) or not np.isfinite(support).any():
+        return "all"
+    if (support[0] >= box.lower).all() and (support[1] <= box.upper).all():
+        return "box"
+    if isinstance(base, NormalBase) and d == 1:
+        return "side"
+    return "all" if isinstance(base, FamilyBase) else ""
+
+
+def _at_the_data(basis: Basis, u: np.ndarray) -> tuple[Any, Any]:
+    """phi at the data where that fits into memory, and the two matrices of the joint move."""
+    n, M = len(u), basis.number
+    keep = n * M <= MOST_FEATURES
+    parts, gram, fitted = [], 0.0, 0.0
+    for start in range(0, n, 16384):
+        piece = u[start : start + 16384].T
+        rows = basis.features(piece)
+        gram = gram + rows @ rows.T
+        fitted = fitted + rows @ np.asarray(quadratic(jnp.asarray(piece))).T
+        if keep:
+            parts.append(rows)
+    stored = jnp.asarray(np.concatenate(parts, axis=1)) if keep else ()
+    return stored, (jnp.asarray(gram), jnp.asarray(fitted))
+
+
+def _probes(x: np.ndarray) -> np.ndarray:
+    """Observations at which the log density is followed."""
+    order = np.argsort(x[:, 0], kind="stable")
+    places = np.round(np.array(PROBES) * (len(x) - 1)).astype(int)
+    return order[places].astype(np.int32)
+
+
+PROCESSES = {"density": DensityProcess(), "intensity": IntensityProcess()}
+__all__ = ["NIW", "PROCESSES", "Prepared", "Wishes", "prepare"]

@@ -1,0 +1,302 @@
+r"""What all samplers with a finite basis share: the state, Z by quadrature, moves with Y summed out.
+
+The moves with Y summed out cure the slow mixing of |Y| and log Z: given Y, the level of f is known
+to 1/√n of itself, and so a sweep moves it by no more. With Z by quadrature the level moves freely,
+and so do parameters of the base, f moving along so that the density at the data stays nearly the
+same (``joint_move``); so does what scales f (``scale_move``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+
+from offcut.gp.base import BaseDensity
+from offcut.gp.basis import Basis
+from offcut.gp.covariance import Covariance
+from offcut.gp.hyperparameters import Hyperparameters
+from offcut.gp.points import Layout
+from offcut.gp.process import DensityProcess, IntensityProcess
+from offcut.gp.quadrature import Quadrature, normaliser
+from offcut.kernels.hmc import HMC
+from offcut.kernels.random_walk import RandomWalk
+from offcut.kernels.tuning import Tuning, stepped
+from offcut.sampler import Sampler, Stage, Variable
+
+#: Curvature of the logistic log likelihood at its steepest, which weighs data against prior where
+#: directions of the joint move are fitted.
+CURVATURE = 0.25
+JOINT = HMC(num_steps=4, jitter=0.4)
+SCALE = RandomWalk()
+
+
+class GPData(NamedTuple):
+    """Arrays: the data in coordinates u, and all numbers that a program should not have baked in.
+
+    Fields that a plan does not use are empty tuples.
+    """
+
+    x: jax.Array  # (d, n)
+    features: Any  # (M, n), phi at the data
+    centre: jax.Array  # (d,)
+    half: jax.Array  # (d,) half the box, in the units of the data
+    support: tuple[jax.Array, jax.Array]  # (d,) each, in coordinates u
+    lower: jax.Array  # (d,) of a uniform base, in coordinates u
+    upper: jax.Array
+    base: Any  # its prior's arrays
+    length_scale: jax.Array  # (d,) where fixed, in the units of the data
+    variance: jax.Array  # where fixed
+    volume: jax.Array  # |T|
+    rate: tuple[jax.Array, jax.Array]  # a and b of the prior of the upper rate
+    quadrature: Quadrature | tuple[()]
+    fit: Any  # (M, M) and (M, F): Phi Phiᵀ and Phi times quadratic features, at the data
+    probes: jax.Array  # (k,) observations at which the log density is followed
+
+
+class Plan(NamedTuple):
+    """What a program is compiled for."""
+
+    layout: Layout
+    basis: Basis
+    covariance: Covariance
+    base: BaseDensity
+    hyper: Hyperparameters
+    process: DensityProcess | IntensityProcess
+    summed: bool  # Z is known by quadrature
+    supported: str  # "all" of the base, "box" (none of it beyond the box), or "side" of a line
+    joint: bool  # moves with Y summed out
+
+
+class State(NamedTuple):
+    """beta (whitened), w = D beta, the base, hyperparameters, log upper rate; and the rest."""
+
+    beta: jax.Array
+    w: jax.Array
+    base: jax.Array
+    hyper: jax.Array
+    log_rate: jax.Array
+    tuning: dict[str, Tuning]
+    centre: jax.Array  # of the box, with half of it: for the record
+    half: jax.Array
+    own: Any
+
+
+class GPSampler(Sampler):
+    """Subclasses write ``first_own`` and ``step``."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def root_spectrum(self, hyper: jax.Array, data: GPData) -> jax.Array:
+        """D."""
+        plan = self.plan
+        return plan.hyper.root_spectrum(plan.basis, plan.covariance, hyper, data)
+
+    def at_nodes(self, w: jax.Array, data: GPData) -> jax.Array:
+        """f at the nodes of the quadrature, (Q,)."""
+        return self.plan.basis.on_grid(w, data.quadrature.tables).reshape(-1)
+
+    def normaliser(self, f: jax.Array, p: jax.Array, data: GPData) -> jax.Array:
+        """Z from f at the nodes."""
+        plan, rule = self.plan, data.quadrature
+        log_g0 = plan.base.log_density(p, rule.nodes, data)
+        if plan.supported == "side":
+            mean, root = plan.base.parts(p)  # type: ignore[union-attr]
+            low, high = (norm.cdf((edge - mean) / root[0]) for edge in data.support)
+            supported = (high - low)[0]
+        elif plan.supported == "box":
+            supported = jnp.sum(rule.weights * jnp.exp(log_g0))
+        else:
+            supported = jnp.ones(())
+        return normaliser(f, log_g0, rule.weights, supported)
+
+    def log_likelihood(
+        self,
+        f_data: jax.Array,
+        f_nodes: jax.Array,
+        p: jax.Array,
+        log_rate: jax.Array,
+        data: GPData,
+        budget: jax.Array,
+    ) -> jax.Array:
+        """log p(X, |Y| <= budget | f, base, rate), Y summed out."""
+        plan = self.plan
+        total = jnp.sum(jax.nn.log_sigmoid(f_data)) + jnp.sum(
+            plan.base.log_density(p, data.x, data)
+        )
+        Z = self.normaliser(f_nodes, p, data)
+        return plan.process.log_likelihood(plan.layout.n, total, Z, log_rate, data, budget)
+
+    # Moves with Y summed out.
+
+    def joint_move(
+        self, key: jax.Array, state: State, stage: Stage, data: GPData
+    ) -> tuple[State, dict[str, jax.Array]]:
+        """Level of f, base and rate together.
+
+        beta' = beta - V (c(p') - c(p)) + level V_1, log g0 being c(p) times quadratic features and
+        V the best fit of these by f at the data, which depends on hyperparameters alone. The map
+        has Jacobian 1, and a kernel moves (p, log rate, level) on the posterior along it.
+        """
+        plan, k = self.plan, self.plan.base.size
+        D = self.root_spectrum(state.hyper, data)
+        V = _directions(D, *data.fit)
+        f, g = (D * state.beta) @ data.features, self.at_nodes(D * state.beta, data)
+        F = (D[:, None] * V).T @ data.features
+        N = jax.vmap(lambda v: self.at_nodes(D * v, data), 1)(V)
+        before = plan.base.shaped(state.base)
+
+        def moved(position: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+            c = before - plan.base.shaped(position[:k])
+            log_rate = position[k] if plan.process.rated else state.log_rate
+            return position[:k], log_rate, c.at[-1].add(position[-1])
+
+        def log_density(position: jax.Array) -> jax.Array:
+            p, log_rate, c = moved(position)
+            beta = state.beta + V @ c
+            return (
+                self.log_likelihood(f + c @ F, g + c @ N, p, log_rate, data, stage.budget)
+                + plan.base.log_prior(p, data)
+                + plan.process.log_rate_prior(log_rate, data)
+                - 0.5 * beta @ beta
+            )
+
+        rate = [state.log_rate[None]] if plan.process.rated else []
+        start = jnp.concatenate([state.base, *rate, jnp.zeros(1)])
+        position, tuning, stats = stepped(
+            JOINT, key, start, log_density, state.tuning["joint"], stage
+        )
+        p, log_rate, c = moved(position)
+        beta = state.beta + V @ c
+        state = state._replace(
+            beta=beta,
+            w=D * beta,
+            base=p,
+            log_rate=log_rate,
+            tuning={**state.tuning, "joint": tuning},
+        )
+        return state, {"joint_acceptance": stats["acceptance_rate"]}
+
+    def scale_move(
+        self, key: jax.Array, state: State, stage: Stage, data: GPData
+    ) -> tuple[State, dict[str, jax.Array]]:
+        """Hyperparameters with beta held, so that f scales along."""
+
+        def log_density(position: jax.Array) -> jax.Array:
+            w = self.root_spectrum(position, data) * state.beta
+            return self.plan.hyper.log_prior(position) + self.log_likelihood(
+                w @ data.features,
+                self.at_nodes(w, data),
+                state.base,
+                state.log_rate,
+                data,
+                stage.budget,
+            )
+
+        hyper, tuning, stats = stepped(
+            SCALE, key, state.hyper, log_density, state.tuning["scale"], stage
+        )
+        w = self.root_spectrum(hyper, data) * state.beta
+        state = state._replace(w=w, hyper=hyper, tuning={**state.tuning, "scale": tuning})
+        return state, {"scale_acceptance": stats["acceptance_rate"]}
+
+    def summed_moves(
+        self, key: jax.Array, state: State, stage: Stage, data: GPData
+    ) -> tuple[State, dict[str, jax.Array]]:
+        """All moves with Y summed out. Y does not belong to the state any more afterwards."""
+        if not self.plan.joint:
+            return state, {}
+        key_joint, key_scale = jax.random.split(key)
+        state, stats = self.joint_move(key_joint, state, stage, data)
+        if self.plan.hyper.size:
+            state, more = self.scale_move(key_scale, state, stage, data)
+            stats |= more
+        return state, stats
+
+    # Beginning and end.
+
+    def start(self, key: jax.Array, data: GPData, budget: int) -> State:
+        """f near zero, the base near the data, hyperparameters near the middle of their prior."""
+        plan = self.plan
+        k = jax.random.split(key, 4)
+        p = plan.base.first(np.asarray(data.x).T, data)
+        p = p + jax.random.normal(k[0], p.shape) * 0.5 / np.sqrt(plan.layout.n + 1)
+        hyper = _near_the_middle(k[1], plan.hyper)
+        log_rate = jnp.zeros(())
+        if plan.process.rated:
+            twice = 2 * (plan.layout.n + 1) / data.volume
+            log_rate = jnp.log(twice) + 0.2 * jax.random.normal(k[2])
+        beta = 0.3 * jax.random.normal(k[3], (plan.basis.number,))
+        tuning = {}
+        if plan.joint:
+            size = p.shape[0] + int(plan.process.rated) + 1
+            tuning["joint"] = JOINT.first_tuning(plan.layout.n, size)
+        if plan.hyper.size:
+            for name in ("scale", "hyper") if plan.joint else ("hyper",):
+                tuning[name] = SCALE.first_tuning(plan.layout.n, plan.hyper.size)
+        w = self.root_spectrum(hyper, data) * beta
+        # The state is given away in every call, so that it must not share arrays with the data.
+        centre, half = jnp.array(data.centre, copy=True), jnp.array(data.half, copy=True)
+        state = State(beta, w, p, hyper, log_rate, tuning, centre, half, ())
+        return self.first_own(state, data)
+
+    def first_own(self, state: State, data: GPData) -> State:
+        """What else the sampler keeps."""
+        return state
+
+    def described(self, state: State, data: GPData) -> dict[str, jax.Array]:
+        """log Z and the log density at some of the data, for the judgement of mixing."""
+        plan = self.plan
+        if not plan.summed:
+            return {}
+        w = state.w
+        log_Z = jnp.log(self.normaliser(self.at_nodes(w, data), state.base, data))
+        u = data.x[:, data.probes]
+        f = w @ data.features[:, data.probes]
+        value = plan.base.log_density(state.base, u, data) + jax.nn.log_sigmoid(f) - log_Z
+        return {
+            "log_normaliser": log_Z,
+            "log_density": value - jnp.sum(jnp.log(data.half)),
+        }
+
+    def record(self, state: State) -> dict[str, jax.Array]:
+        """f by its weights, and all parameters, in the units of the data."""
+        return {
+            "weights": state.w,
+            **self.plan.base.record(state.base, state.centre, state.half),
+            **self.plan.hyper.record(state.hyper),
+            **self.plan.process.record(state.log_rate),
+        }
+
+    def variables(self) -> dict[str, Variable]:
+        """Names of dimensions. Weights are judged by what they amount to at the data."""
+        return {
+            "weights": Variable(("function",), exchangeable=True, by_kernel=False),
+            "log_density": Variable(("probe",), diagnosed=True),
+            "log_normaliser": Variable((), diagnosed=True),
+            "base_mean": Variable(("axis",), by_kernel=False),
+            "base_covariance": Variable(("axis", "other_axis"), by_kernel=False),
+            "length_scale": Variable(("axis",), by_kernel=False),
+        }
+
+
+def _directions(D: jax.Array, gram: jax.Array, fitted: jax.Array) -> jax.Array:
+    """V (M, F): beta that fit quadratic features at the data, as far as the prior lets them."""
+    A = jnp.eye(D.shape[0]) + CURVATURE * D[:, None] * gram * D[None, :]
+    return jax.scipy.linalg.solve(A, CURVATURE * D[:, None] * fitted, assume_a="pos")
+
+
+def _near_the_middle(key: jax.Array, hyper: Hyperparameters) -> jax.Array:
+    """Halfway between a draw of the prior and the mean of many."""
+    if hyper.prior is None:
+        return jnp.zeros(0)
+    drawn = [
+        hyper.prior.unconstrain(hyper.prior.sample(own)) for own in jax.random.split(key, 17)
+    ]
+    return 0.5 * drawn[0] + 0.5 * jnp.median(jnp.stack(drawn[1:]), axis=0)
+
+

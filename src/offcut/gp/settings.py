@@ -1,0 +1,127 @@
+"""From what the user gives to what a plan needs: priors, bases, supports, all checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpyro.distributions as dist
+from numpyro.distributions import constraints
+
+from offcut.errors import DataError, ModelError
+from offcut.mixtures.base import data_covariance
+from offcut.regions.box import Box as BoxRegion
+
+#: Median and spread of log length-scale, in standard deviations of the data, where not given.
+LENGTH_SCALE = (0.5, 0.7)
+#: Median and spread of the log variance of f, where not given.
+VARIANCE = (4.0, 0.7)
+
+
+def positive(name: str, value: Any, d: int) -> tuple[np.ndarray | None, Any]:
+    """(fixed value, None) of a number or vector, or (None, prior)."""
+    if isinstance(value, dist.Distribution):
+        support = value.support
+        lower = getattr(support, "lower_bound", None)
+        fine = support in (constraints.positive, constraints.nonnegative)
+        if not fine and (lower is None or np.any(np.asarray(lower) < 0)):
+            raise ModelError(
+                f"{name} must be positive, and so must its prior; {type(value).__name__} has "
+                f"support {support}. Use for example numpyro.distributions.LogNormal(0, 0.5)"
+            )
+        shape = value.batch_shape + value.event_shape
+        if shape not in ((), (d,)) or (name == "variance" and shape != ()):
+            raise ModelError(
+                f"the prior of {name} has shape {shape}; the data have {d} "
+                f"{'coordinate' if d == 1 else 'coordinates'}"
+            )
+        return None, value
+    try:
+        fixed = np.asarray(value, float)
+        wrong = fixed.shape not in ((), (d,)) or not (np.isfinite(fixed) & (fixed > 0)).all()
+    except (TypeError, ValueError):
+        wrong = True
+    if wrong or (name == "variance" and np.ndim(value)):
+        each = "" if name == "variance" else ", or one for each coordinate"
+        raise ModelError(
+            f"{name} must be a positive number{each}, or a NumPyro distribution as its prior, got "
+            f"{value!r}"
+        )
+    return fixed, None
+
+
+def spread_of(x: np.ndarray) -> np.ndarray:
+    """A standard deviation of each coordinate of (n, d) that outliers do not stretch."""
+    deviation = np.sqrt(np.diagonal(data_covariance(x)))
+    quartiles = np.quantile(x, [0.25, 0.75], axis=0)
+    robust = (quartiles[1] - quartiles[0]) / 1.349
+    return np.where(robust > 0, np.minimum(robust, deviation), deviation)
+
+
+def default_length_scale(spread: np.ndarray) -> Any:
+    """The prior where none is given."""
+    middle, width = LENGTH_SCALE
+    location = np.log(middle * spread)
+    return dist.LogNormal(location[0] if len(spread) == 1 else location, width)
+
+
+def default_variance() -> Any:
+    """The prior where none is given."""
+    middle, width = VARIANCE
+    return dist.LogNormal(np.log(middle), width)
+
+
+def quantiles(prior: Any, levels: tuple[float, ...], d: int) -> np.ndarray:
+    """Quantiles of a prior from a fixed sample of it, (levels, d)."""
+    import jax
+
+    drawn = np.asarray(prior.sample(jax.random.key(0), (2000,)), float)
+    values = np.quantile(drawn, levels, axis=0).reshape(len(levels), -1)
+    return np.broadcast_to(values, (len(levels), d))
+
+
+def limits(name: str, region: Any, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper limits (d,) of a Box, or of a pair of them."""
+    if not isinstance(region, BoxRegion):
+        try:
+            lower, upper = region
+        except (TypeError, ValueError) as error:
+            raise ModelError(
+                f"{name} must be an offcut.regions.Box or a pair (lower, upper), got {region!r}"
+            ) from error
+        region = BoxRegion(lower, upper)
+    if region.dimension not in (None, d):
+        raise ModelError(f"{name} has {region.dimension} coordinates, the data have {d}")
+    low = np.broadcast_to(np.asarray(region.lower, float), (d,))
+    high = np.broadcast_to(np.asarray(region.upper, float), (d,))
+    if not (low < high).all():
+        raise ModelError(f"{name} is empty in some coordinate: from {low} to {high}")
+    return low, high
+
+
+def check_inside(name: str, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    """Refuse data (n, d) outside of limits."""
+    outside = ~((x >= low) & (x <= high)).all(1)
+    if outside.any():
+        rows = np.flatnonzero(outside)
+        examples = ", ".join(f"row {row}: {x[row].tolist()}" for row in rows[:3])
+        raise DataError(
+            f"{len(rows):,} of {len(x):,} observations lie outside {name} (from {low.tolist()} to "
+            f"{high.tolist()}): {examples}. Remove them, or widen {name}"
+        )
+
+
+def check_family(prior: Any, family: Callable[[dict], Any]) -> None:
+    """Refuse a base that is no function from parameters to a distribution."""
+    if prior is None:
+        raise ModelError(
+            "a base given as a function of theta needs prior=, a dict of NumPyro distributions "
+            'such as {"loc": dist.Normal(0, 1), "scale": dist.HalfNormal(1)}'
+        )
+    if not callable(family):
+        raise ModelError(
+            'base must be "normal", "uniform", an offcut.NormalInverseWishart, an '
+            "offcut.regions.Box, or a function from theta to a NumPyro distribution, got "
+            f"{family!r}"
+        )
