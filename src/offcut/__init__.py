@@ -26,6 +26,7 @@ _HOMES = {
     "GPIntensity": "offcut.gp.intensity",
     "PolyaGamma": "offcut.gp.updates",
     "EllipticalSlice": "offcut.gp.updates",
+    "BirthDeath": "offcut.gp.birth_death",
     "sample": "offcut.sampling",
     "augment": "offcut.augment",
     "check": "offcut.check",
@@ -51,6 +52,7 @@ _HOMES = {
 __all__ = [
     "HMC",
     "NUTS",
+    "BirthDeath",
     "Clamped",
     "Conjugate",
     "Direct",
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
     from offcut.augment import augment
     from offcut.check import check
     from offcut.choice import kernel_for
+    from offcut.gp.birth_death import BirthDeath
     from offcut.gp.density import GPDensity
     from offcut.gp.intensity import GPIntensity
     from offcut.gp.updates import EllipticalSlice, PolyaGamma

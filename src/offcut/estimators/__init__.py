@@ -7,6 +7,7 @@ except ImportError as error:
         "offcut.estimators needs scikit-learn: pip install 'offcut[sklearn]'"
     ) from error
 
+from offcut.estimators.gp_density import GaussianProcessDensity
 from offcut.estimators.mixture import TruncatedGaussianMixture
 
-__all__ = ["TruncatedGaussianMixture"]
+__all__ = ["GaussianProcessDensity", "TruncatedGaussianMixture"]

@@ -14,12 +14,12 @@ from sklearn.base import (
     DensityMixin,
     TransformerMixin,
 )
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from offcut.errors import TrustWarning
 from offcut.estimators.membership import log_density, probabilities
+from offcut.estimators.shared import UnsettledWarning, seed_from
 from offcut.estimators.standing import only_standing
 from offcut.mixtures.consensus import LOSSES
 from offcut.mixtures.density import window_probability
@@ -34,10 +34,6 @@ from offcut.sampling import sample
 
 #: Draws that densities are averaged over.
 DENSITY_DRAWS = 1000
-
-
-class UnsettledWarning(ConvergenceWarning, TrustWarning):
-    """What scikit-learn calls a lack of convergence and Offcut a reason for doubt."""
 
 
 class TruncatedGaussianMixture(
@@ -183,7 +179,7 @@ class TruncatedGaussianMixture(
         """
         self._check_settings()
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        seed = _seed(self.random_state)
+        seed = seed_from(self.random_state)
         model = self._model(X.shape[1])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TrustWarning)  # said once, below
@@ -247,7 +243,7 @@ class TruncatedGaussianMixture(
         """
         check_is_fitted(self, "labels_")
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
-        seed = _seed(self.random_state if random_state is None else random_state)
+        seed = seed_from(self.random_state if random_state is None else random_state)
         X = self.model_.predict(self.posterior_, int(n_samples), seed=seed)
         below = np.cumsum(self._probabilities(X), axis=1)
         uniform = np.random.default_rng([seed, 1]).random((len(X), 1))
@@ -315,11 +311,3 @@ class TruncatedGaussianMixture(
     def _probabilities(self, X: np.ndarray) -> np.ndarray:
         found = self._found
         return probabilities(found.draws, found.matches, self.n_clusters_, X)
-
-
-def _seed(random_state: Any) -> int:
-    """An int as it is, otherwise one that the generator gives."""
-    generator = check_random_state(random_state)
-    if isinstance(random_state, Integral):
-        return int(random_state)
-    return int(generator.randint(np.iinfo(np.int32).max))

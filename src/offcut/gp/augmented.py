@@ -56,9 +56,7 @@ class AugmentedSampler(GPSampler):
             tuning["family"] = FAMILY.first_tuning(plan.layout.n, plan.base.size)
         return state._replace(tuning=tuning, own=points.buffer_for(plan.layout, data.x, 1))
 
-    def step(
-        self, key: jax.Array, state: State, stage: Stage, data: GPData
-    ) -> tuple[State, Info]:
+    def step(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
         """One sweep."""
         k = jax.random.split(key, 5)
         run, attempts = self._rejections(k[0], state, stage, data)
@@ -135,7 +133,10 @@ class AugmentedSampler(GPSampler):
                 state.tuning["function"],
                 stage,
             )
-            stats = {name: stats[name] for name in ("acceptance_rate", "diverging", "n_steps", "step_size")}
+            stats = {
+                name: stats[name]
+                for name in ("acceptance_rate", "diverging", "n_steps", "step_size")
+            }
             state = state._replace(beta=beta, tuning={**state.tuning, "function": tuning})
         if self.plan.hyper.size:
             beta = state.beta
@@ -275,13 +276,13 @@ class AugmentedSampler(GPSampler):
         """No attempt stayed within the budget."""
         return StartError(
             f"{MOST_ATTEMPTS:,} attempts to draw rejections in a row exceeded the budget: it "
-            "excludes what the data ask for. Raise the budget, leave it at \"auto\", or take a "
+            'excludes what the data ask for. Raise the budget, leave it at "auto", or take a '
             "base density closer to the data or a smaller variance of the process"
         )
 
 
 def _chosen(fine: jax.Array, moved: State, state: State, held: Points) -> State:
-    """The new state, or the old one where the sweep is void; the buffer's rejections are scratch."""
+    """The new state, or the old one where the sweep is void; rejections are scratch."""
     kept = jax.tree.map(
         lambda new, old: jnp.where(fine, new, old),
         moved._replace(own=()),

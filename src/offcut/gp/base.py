@@ -16,7 +16,6 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import multigammaln
 
-from offcut.mixtures.base import Base as NIW
 from offcut.mixtures.base import draw_all
 from offcut.mixtures.features import coefficients, features
 from offcut.mixtures.features import size as number_of_features
@@ -175,11 +174,11 @@ class FamilyBase:
     def propose(self, key: jax.Array, p: jax.Array, number: int, data: Any) -> jax.Array:
         """Points (d, number)."""
         x = self.distribution(p).sample(key, (number,))
-        return ((x.reshape(number, self.d) - data.centre) / data.half).T
+        return ((x.reshape(number, self.d) - data.centre[None, :]) / data.half[None, :]).T
 
     def log_density(self, p: jax.Array, u: jax.Array, data: Any) -> jax.Array:
         """log g0 at points (d, P), in coordinates u."""
-        x = data.centre + data.half * u.T
+        x = data.centre[None, :] + data.half[None, :] * u.T
         log_prob = self.distribution(p).log_prob(x[:, 0] if self.scalar else x)
         return log_prob + jnp.sum(jnp.log(data.half))
 
@@ -214,4 +213,3 @@ class FamilyBase:
 
 
 BaseDensity = UniformBase | NormalBase | FamilyBase
-__all__ = ["NIW", "BaseDensity", "FamilyBase", "NormalBase", "UniformBase"]

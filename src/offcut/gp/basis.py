@@ -61,7 +61,9 @@ class Basis(NamedTuple):
             return covariance.log_spectral_density(log_length_scales, omega, xp)
         parts = [
             covariance.log_spectral_density(
-                log_length_scales[axis : axis + 1], omega[np.isfinite(omega[:, axis])][:, [axis]], xp
+                log_length_scales[axis : axis + 1],
+                omega[np.isfinite(omega[:, axis])][:, [axis]],
+                xp,
             )
             for axis in range(self.d)
         ]

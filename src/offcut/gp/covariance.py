@@ -1,6 +1,6 @@
-r"""Stationary covariances and their spectral densities (Rasmussen & Williams 2006, section 4.2).
+r"""Stationary covariances and spectral densities (Rasmussen & Williams 2006, section 4.2).
 
-With r the distance in length-scales and t = sum_d (l_d omega_d)², in d dimensions and for variance 1
+With r the distance in length-scales, t = sum_d (l_d omega_d)², d dimensions and variance 1
 
     squared exponential  exp(-r²/2)                    (2 pi)^{d/2} prod(l) exp(-t/2)
     Matérn 3/2           (1 + √3 r) exp(-√3 r)         c prod(l) (2 nu + t)^{-(nu + d/2)}

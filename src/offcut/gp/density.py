@@ -11,8 +11,8 @@ from offcut.gp import evaluation
 from offcut.gp.covariance import covariance_named
 from offcut.gp.evaluation import Bands, Comparison
 from offcut.gp.model import GPModel
-from offcut.gp.planning import Wishes
-from offcut.gp.settings import check_family
+from offcut.gp.planning import FRESH, Wishes
+from offcut.gp.settings import check_family, checked_nugget
 from offcut.mixtures.base import NormalInverseWishart
 from offcut.regions.box import Box
 
@@ -52,6 +52,11 @@ class GPDensity(GPModel):
     joint_moves : bool
         With "augment": also moves with the rejections summed out, where Z is known by quadrature.
         They cure the slow mixing of |Y| and Z.
+    nugget : float
+        Of the exact process: a share of the variance that is white noise, part of the model.
+    rejections : "fresh" or BirthDeath
+        All rejections anew in every sweep (the paper's), or local changes of them by
+        ``offcut.BirthDeath`` (Adams et al. 2009), for comparison: it mixes more slowly.
 
     Examples
     --------
@@ -79,6 +84,8 @@ class GPDensity(GPModel):
         additive: bool | None = None,
         method: str = "augment",
         joint_moves: bool = True,
+        nugget: float = 1e-8,
+        rejections: Any = FRESH,
     ) -> None:
         known = isinstance(base, NormalInverseWishart | Box) or (
             isinstance(base, str) and (base == "normal" or base.startswith("uniform"))
@@ -95,6 +102,8 @@ class GPDensity(GPModel):
             support,
             additive,
             bool(joint_moves),
+            checked_nugget(nugget),
+            rejections,
             None,
         )
         super().__init__(wishes, method)
@@ -148,4 +157,6 @@ class GPDensity(GPModel):
             "additive": w.additive,
             "method": self.method,
             "joint_moves": w.joint_moves,
+            "nugget": w.nugget,
+            "rejections": w.rejections,
         }

@@ -50,7 +50,7 @@ class Draws(NamedTuple):
 
     w: np.ndarray
     p: np.ndarray
-    log_Z: np.ndarray
+    log_normaliser: np.ndarray
     rate: np.ndarray
     shape: tuple[int, int]
 
@@ -185,7 +185,7 @@ def rejections(
     drawn = draws_of(posterior, prepared)
     rng = np.random.default_rng(seed)
     chosen = np.unique(np.linspace(0, len(drawn.w) - 1, number).astype(int))
-    n, Z = prepared.plan.layout.n, np.exp(drawn.log_Z[chosen])
+    n, Z = prepared.plan.layout.n, np.exp(drawn.log_normaliser[chosen])
     if prepared.plan.process.rated:
         counts = rng.poisson(drawn.rate[chosen] * float(prepared.data.volume) * (1 - Z))
     else:
@@ -212,7 +212,7 @@ def _columns(drawn: Draws) -> int:
 
 def _supported(prepared: Prepared, u: np.ndarray) -> np.ndarray:
     low, high = (np.asarray(edge)[:, None] for edge in prepared.data.support)
-    return ((u >= low) & (u <= high)).all(0)
+    return np.asarray(((u >= low) & (u <= high)).all(0))
 
 
 @in_float64
@@ -222,24 +222,22 @@ def _log_density(drawn: Draws, prepared: Prepared, u: np.ndarray) -> np.ndarray:
     log_g0 = np.asarray(
         _each_log_density(prepared.plan.base)(jnp.asarray(drawn.p), jnp.asarray(u), prepared.data)
     )
-    values = log_g0 - np.logaddexp(0.0, -f) - drawn.log_Z[:, None]
+    values = log_g0 - np.logaddexp(0.0, -f) - drawn.log_normaliser[:, None]
     values = values - np.log(prepared.box.half).sum()
     return np.where(_supported(prepared, u)[None, :], values, -np.inf)
 
 
 @lru_cache(maxsize=16)
 def _each_log_density(base: BaseDensity) -> Any:
-    return jax.jit(
-        lambda p, u, data: jax.lax.map(lambda one: base.log_density(one, u, data), p)
-    )
+    return jax.jit(lambda p, u, data: jax.lax.map(lambda one: base.log_density(one, u, data), p))
 
 
 @lru_cache(maxsize=16)
 def _each_proposal(base: BaseDensity) -> Any:
     return jax.jit(
-        lambda own_keys, p, data: jax.vmap(
-            lambda key, one: base.propose(key, one, 1, data)[:, 0]
-        )(own_keys, p)
+        lambda own_keys, p, data: jax.vmap(lambda key, one: base.propose(key, one, 1, data)[:, 0])(
+            own_keys, p
+        )
     )
 
 

@@ -16,9 +16,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
 
-def _factored(
-    G: jax.Array, b: jax.Array, D: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def _factored(G: jax.Array, b: jax.Array, D: jax.Array) -> tuple[jax.Array, jax.Array]:
     """L with L Lᵀ = A, and L⁻¹ D b."""
     A = jnp.eye(b.shape[0]) + D[:, None] * G * D[None, :]
     L = jnp.linalg.cholesky((A + A.T) / 2)

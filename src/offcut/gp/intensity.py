@@ -12,7 +12,8 @@ from offcut.gp import evaluation
 from offcut.gp.covariance import covariance_named
 from offcut.gp.evaluation import Bands
 from offcut.gp.model import GPModel
-from offcut.gp.planning import Wishes
+from offcut.gp.planning import FRESH, Wishes
+from offcut.gp.settings import checked_nugget
 
 
 class GPIntensity(GPModel):
@@ -26,7 +27,8 @@ class GPIntensity(GPModel):
     window : Box or pair
         Where events were recorded, (lower, upper) or an ``offcut.regions.Box``; by default the
         range of the data, each end moved out by a mean gap.
-    kernel, basis, length_scale, variance, additive, method, joint_moves
+    kernel, basis, length_scale, variance, additive, method, joint_moves, nugget,
+    rejections
         As of ``offcut.GPDensity``.
     rate : pair, optional
         Shape a and rate b of the Gamma prior of lambda, the upper limit of the intensity. By
@@ -56,6 +58,8 @@ class GPIntensity(GPModel):
         additive: bool | None = None,
         method: str = "augment",
         joint_moves: bool = True,
+        nugget: float = 1e-8,
+        rejections: Any = FRESH,
     ) -> None:
         if rate is not None:
             try:
@@ -65,7 +69,8 @@ class GPIntensity(GPModel):
                 wrong = True
             if wrong:
                 raise ModelError(
-                    f"rate must be two positive numbers, shape and rate of a Gamma prior, got {rate!r}"
+                    "rate must be two positive numbers, shape and rate of a Gamma prior, got "
+                    f"{rate!r}"
                 )
         wishes = Wishes(
             "uniform",
@@ -77,6 +82,8 @@ class GPIntensity(GPModel):
             window,
             additive,
             bool(joint_moves),
+            checked_nugget(nugget),
+            rejections,
             rate,
         )
         super().__init__(wishes, method)

@@ -11,6 +11,7 @@ import xarray as xr
 from offcut.gp.base import UniformBase
 from offcut.gp.box import covariance_error, shortest_scale
 from offcut.gp.evaluation import _proposed, _supported, draws_of
+from offcut.gp.grid import Grid
 from offcut.gp.planning import Prepared
 from offcut.gp.quadrature import rule
 from offcut.precision import in_float64
@@ -25,10 +26,11 @@ LOOKED_AT = 40
 def facts(prepared: Prepared, model: str) -> dict[str, Any]:
     """Box, basis and priors of a run."""
     plan, box = prepared.plan, prepared.box
+    exact = isinstance(plan.basis, Grid)
     return {
         "gp": model,
         "covariance": plan.covariance.name,
-        "basis_functions": list(plan.basis.sizes),
+        "basis_functions": 0 if exact else list(plan.basis.sizes),
         "box_lower": box.lower,
         "box_upper": box.upper,
         "base_prior": repr(prepared.base_prior) if prepared.base_prior is not None else "none",
@@ -39,11 +41,21 @@ def facts(prepared: Prepared, model: str) -> dict[str, Any]:
 @in_float64
 def judge(posterior: xr.DataTree, prepared: Prepared) -> None:
     """Measure what was left out; name it where it is not small."""
+    if isinstance(prepared.plan.basis, Grid):
+        posterior.attrs["basis_error"] = 0.0
+        posterior.attrs["basis_note"] = (
+            "the exact process; densities between the nodes of the grid are read off a spline"
+        )
+        return
     drawn = draws_of(posterior, prepared)
     rows = np.unique(np.linspace(0, len(drawn.w) - 1, LOOKED_AT).astype(int))
     scales = _length_scales(posterior, prepared)
     error = _covariance_error(prepared, np.median(scales, axis=0))
-    short = float((scales < shortest_scale(prepared.plan.covariance, prepared.box, prepared.plan.basis)).any(1).mean())
+    short = float(
+        (scales < shortest_scale(prepared.plan.covariance, prepared.box, prepared.plan.basis))
+        .any(1)
+        .mean()
+    )
     outside = _share_outside(prepared, drawn.p[rows])
     attrs = posterior.attrs
     attrs["basis_error"], attrs["basis_short"] = error, short
@@ -62,7 +74,9 @@ def judge(posterior: xr.DataTree, prepared: Prepared) -> None:
             "a tighter prior of the base, or support=, would help"
         )
     if prepared.plan.summed:
-        worst = _quadrature_error(prepared, drawn.w[rows], drawn.p[rows], drawn.log_Z[rows])
+        worst = _quadrature_error(
+            prepared, drawn.w[rows], drawn.p[rows], drawn.log_normaliser[rows]
+        )
         attrs["quadrature_error"] = worst
         if worst * prepared.plan.layout.n > QUADRATURE_ERROR:
             said.append(
@@ -84,7 +98,10 @@ def _length_scales(posterior: xr.DataTree, prepared: Prepared) -> np.ndarray:
     if "length_scale" not in dataset:
         return np.asarray(prepared.data.length_scale)[None, :]
     values = dataset["length_scale"].values
-    return np.broadcast_to(values.reshape(values.shape[0] * values.shape[1], -1), (values.shape[0] * values.shape[1], d))
+    return np.broadcast_to(
+        values.reshape(values.shape[0] * values.shape[1], -1),
+        (values.shape[0] * values.shape[1], d),
+    )
 
 
 def _covariance_error(prepared: Prepared, length_scale: np.ndarray) -> float:
@@ -106,9 +123,7 @@ def _share_outside(prepared: Prepared, p: np.ndarray) -> float:
     return float((beyond & _supported(prepared, u)).mean())
 
 
-def _quadrature_error(
-    prepared: Prepared, w: np.ndarray, p: np.ndarray, log_Z: np.ndarray
-) -> float:
+def _quadrature_error(prepared: Prepared, w: np.ndarray, p: np.ndarray, log_Z: np.ndarray) -> float:
     """Largest change of log Z with twice the nodes along each axis."""
     from offcut.gp.sampler import GPSampler
 
@@ -119,7 +134,11 @@ def _quadrature_error(
     )
     sampler, data = GPSampler(plan), prepared.data._replace(quadrature=finer)
     values = [
-        float(jnp.log(sampler.normaliser(sampler.at_nodes(jnp.asarray(a), data), jnp.asarray(b), data)))
+        float(
+            jnp.log(
+                sampler.normaliser(sampler.at_nodes(jnp.asarray(a), data), jnp.asarray(b), data)
+            )
+        )
         for a, b in zip(w, p, strict=True)
     ]
     return float(np.abs(np.array(values) - log_Z).max())

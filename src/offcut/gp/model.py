@@ -10,8 +10,11 @@ import xarray as xr
 from offcut.errors import ModelError, SettingsError
 from offcut.gp import evaluation, judgement
 from offcut.gp.augmented import AugmentedSampler
+from offcut.gp.birth_death import BirthDeath, BirthDeathSampler
 from offcut.gp.collapsed import CollapsedSampler
-from offcut.gp.planning import PROCESSES, Prepared, Wishes, prepare
+from offcut.gp.exact import ExactSampler
+from offcut.gp.grid import Grid
+from offcut.gp.planning import FRESH, PROCESSES, Prepared, Wishes, prepare
 from offcut.gp.sampler import GPData, GPSampler
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
 from offcut.kernels.hmc import HMC
@@ -30,7 +33,16 @@ class GPModel:
 
     def __init__(self, wishes: Wishes, method: str) -> None:
         if method not in METHODS:
-            raise ModelError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
+            raise ModelError(
+                f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}"
+            )
+        local = isinstance(wishes.rejections, BirthDeath)
+        if not local and wishes.rejections != FRESH:
+            raise ModelError(
+                f'rejections must be "fresh" or an offcut.BirthDeath, got {wishes.rejections!r}'
+            )
+        if local and (method != "augment" or wishes.basis is None):
+            raise ModelError('offcut.BirthDeath needs method="augment" and a basis')
         self.wishes, self.method = wishes, method
         self.programs: dict[Any, Any] = {}
         self._prepared: dict[Any, tuple[Prepared, GPSampler]] = {}
@@ -52,6 +64,8 @@ class GPModel:
 
     def _sampler(self, prepared: Prepared, kernel: Any) -> GPSampler:
         """The sampler of the method, with the kernel."""
+        if isinstance(prepared.plan.basis, Grid):
+            return self._exact(prepared, kernel)
         if self.method == "collapsed":
             if not prepared.plan.summed:
                 raise ModelError(
@@ -69,7 +83,27 @@ class GPModel:
                 "f given the rejections moves by offcut.PolyaGamma() (default), "
                 f"offcut.EllipticalSlice(), offcut.HMC() or offcut.NUTS(), got {kernel!r}"
             )
-        return AugmentedSampler(prepared.plan, PolyaGamma() if kernel is None else kernel)
+        update = PolyaGamma() if kernel is None else kernel
+        if isinstance(self.wishes.rejections, BirthDeath):
+            return BirthDeathSampler(prepared.plan, update, self.wishes.rejections)
+        return AugmentedSampler(prepared.plan, update)
+
+    def _exact(self, prepared: Prepared, kernel: Any) -> GPSampler:
+        """The sampler of the exact process."""
+        if self.method != "augment":
+            raise ModelError('the exact process (basis=None) has method="augment" only')
+        if kernel is not None and not isinstance(kernel, PolyaGamma | EllipticalSlice):
+            raise SettingsError(
+                "f of the exact process moves by offcut.PolyaGamma() (default) or "
+                f"offcut.EllipticalSlice(), got {kernel!r}"
+            )
+        if isinstance(kernel, EllipticalSlice) and prepared.plan.hyper.size:
+            raise SettingsError(
+                "offcut.EllipticalSlice() with the exact process needs a fixed length_scale and "
+                "variance; offcut.PolyaGamma() infers them"
+            )
+        update = PolyaGamma() if kernel is None else kernel
+        return ExactSampler(prepared.plan, update, self.wishes.nugget)
 
     def prepared_for(self, posterior: xr.DataTree) -> Prepared:
         """Box, basis and priors of a posterior, made again from its data where needed."""
@@ -107,15 +141,26 @@ class GPModel:
             "variance": w.variance,
             "support": w.support,
             "rate": w.rate,
+            "rejections": w.rejections,
             "method": self.method,
         }
-        default = {"base": "normal", "kernel": "squared_exponential", "basis": "auto"}
+        default = {
+            "base": "normal",
+            "kernel": "squared_exponential",
+            "basis": "auto",
+            "rejections": FRESH,
+            "method": "augment",
+        }
         parts = [
             f"{name}={_written(value)}"
             for name, value in given.items()
-            if value is not None and value != default.get(name)
+            if not (value is default.get(name) or _same(value, default.get(name)))
         ]
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _same(value: Any, default: Any) -> bool:
+    return isinstance(value, str) and value == default
 
 
 def _written(value: Any) -> str:

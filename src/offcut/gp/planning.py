@@ -8,14 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from offcut.errors import ModelError
-from offcut.gp.base import NIW, BaseDensity, FamilyBase, NormalBase, UniformBase
+from offcut.gp.base import BaseDensity, FamilyBase, NormalBase, UniformBase
 from offcut.gp.basis import Basis
 from offcut.gp.box import Box, box_around, sizes_for
 from offcut.gp.covariance import Covariance
+from offcut.gp.grid import Grid
 from offcut.gp.hyperparameters import Hyperparameters
 from offcut.gp.points import Layout
 from offcut.gp.process import DensityProcess, IntensityProcess
-from offcut.gp.quadrature import rule
+from offcut.gp.quadrature import Quadrature, rule
 from offcut.gp.sampler import GPData, Plan
 from offcut.gp.settings import (
     check_inside,
@@ -36,6 +37,10 @@ PROBES = (0.05, 0.25, 0.5, 0.75, 0.95)
 SHORT, MIDDLE = 0.02, 0.5
 #: More numbers than this are not kept at the data, but computed again in every sweep.
 MOST_FEATURES = 5e7
+#: How Y is renewed by default: all of it, in every sweep.
+FRESH = "fresh"
+#: Of the exact process: observations at most, nodes of the grid along each axis.
+MOST_EXACT, NODES = 1000, {1: 80, 2: 16}
 #: By default the base's expected covariance is that of the data.
 DEGREES, STRENGTH = 4.0, 0.3
 
@@ -52,6 +57,8 @@ class Wishes(NamedTuple):
     support: Any
     additive: bool | None
     joint_moves: bool
+    nugget: float
+    rejections: Any
     rate: tuple[float, float] | None
 
 
@@ -79,20 +86,27 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
     if isinstance(base, UniformBase):
         low, high = support
         spread = np.minimum(spread, high - low)
-    length_scale = default_length_scale(spread) if wishes.length_scale is None else (
-        wishes.length_scale
+    length_scale = (
+        default_length_scale(spread) if wishes.length_scale is None else (wishes.length_scale)
     )
     variance = default_variance() if wishes.variance is None else wishes.variance
     fixed_scale, scale_prior = positive("length_scale", length_scale, d)
     fixed_variance, variance_prior = positive("variance", variance, d)
     if scale_prior is None:
-        shortest = middle = np.broadcast_to(fixed_scale, (d,))
+        shortest = middle = np.broadcast_to(np.asarray(fixed_scale), (d,))
     else:
         shortest, middle = quantiles(scale_prior, (SHORT, MIDDLE), d)
     beyond = np.zeros(d) if isinstance(base, UniformBase) else spread
     box = box_around(low, high, beyond, middle)
-    additive = d > 2 if wishes.additive is None else bool(wishes.additive)
-    basis = Basis(_sizes(wishes.basis, wishes.covariance, box, shortest, additive, d), additive)
+    exact = wishes.basis is None
+    basis: Basis | Grid
+    if exact:
+        _check_exact(n, d)
+        basis = Grid((NODES[d],) * d)
+    else:
+        additive = d > 2 if wishes.additive is None else bool(wishes.additive)
+        sizes = _sizes(wishes.basis, wishes.covariance, box, shortest, additive, d)
+        basis = Basis(sizes, additive)
     inside = (np.maximum(box.lower, support[0]), np.minimum(box.upper, support[1]))
     supported = _supported(base, support, box, d)
     summed = d <= 2 and supported != ""
@@ -113,10 +127,10 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         process,
         summed,
         supported,
-        summed and wishes.joint_moves,
+        summed and wishes.joint_moves and not exact and wishes.rejections == FRESH,
     )
     u = box.inside(x)
-    stored, fit = _at_the_data(basis, u)
+    stored, fit = ((), ()) if isinstance(basis, Grid) else _at_the_data(basis, u)
     edges = [jnp.asarray(box.inside(edge)) for edge in support]
     uniform = isinstance(base, UniformBase)
     volume = np.prod(high - low) if uniform else 1.0
@@ -129,15 +143,13 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         lower=edges[0] if uniform else jnp.zeros(d),
         upper=edges[1] if uniform else jnp.zeros(d),
         base=base_prior.on_scale(box.centre, box.half) if isinstance(base, NormalBase) else (),
-        length_scale=jnp.asarray(np.broadcast_to(1.0 if fixed_scale is None else fixed_scale, (d,))),
+        length_scale=jnp.asarray(
+            np.broadcast_to(1.0 if fixed_scale is None else fixed_scale, (d,))
+        ),
         variance=jnp.asarray(1.0 if fixed_variance is None else fixed_variance),
         volume=jnp.asarray(volume),
         rate=tuple(map(jnp.asarray, wishes.rate or (1.0, 1.0))),  # type: ignore[arg-type]
-        quadrature=(
-            rule(basis.tables, basis.sizes, box.inside(inside[0]), box.inside(inside[1]))
-            if summed
-            else ()
-        ),
+        quadrature=_quadrature(basis, summed, box.inside(inside[0]), box.inside(inside[1])),
         fit=fit if summed else (),
         probes=jnp.asarray(_probes(x)),
     )
@@ -218,6 +230,24 @@ def _sizes(
     return tuple(int(m) for m in np.broadcast_to(sizes, (d,)))
 
 
+def _quadrature(basis: Basis | Grid, summed: bool, low: np.ndarray, high: np.ndarray) -> Any:
+    """Nodes between ``low`` and ``high``; of the exact process those at which f is recorded."""
+    if isinstance(basis, Grid):
+        nodes = basis.nodes()
+        inside = ((nodes >= low[:, None]) & (nodes <= high[:, None])).all(0)
+        return Quadrature(jnp.asarray(nodes), jnp.asarray(basis.weights() * inside), ())
+    return rule(basis.tables, basis.sizes, low, high) if summed else ()
+
+
+def _check_exact(n: int, d: int) -> None:
+    """Refuse what the exact process cannot do."""
+    if n > MOST_EXACT or d > 2:
+        raise ModelError(
+            f"the exact process (basis=None) is for up to {MOST_EXACT:,} observations in one or two "
+            f'dimensions, got {n:,} in {d}: leave basis at "auto"'
+        )
+
+
 def _supported(base: BaseDensity, support: tuple, box: Box, d: int) -> str:
     """How P0(support) is known: "all" of the base, none beyond the "box", a "side"; "" if not."""
     if isinstance(base, UniformBase) or not np.isfinite(support).any():
@@ -253,4 +283,3 @@ def _probes(x: np.ndarray) -> np.ndarray:
 
 
 PROCESSES = {"density": DensityProcess(), "intensity": IntensityProcess()}
-__all__ = ["NIW", "PROCESSES", "Prepared", "Wishes", "prepare"]

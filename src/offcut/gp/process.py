@@ -71,9 +71,7 @@ class IntensityProcess:
     name = "intensity"
     rated = True
 
-    def number_of_proposals(
-        self, key: jax.Array, log_rate: jax.Array, data: Any
-    ) -> jax.Array:
+    def number_of_proposals(self, key: jax.Array, log_rate: jax.Array, data: Any) -> jax.Array:
         """J ~ Poisson(lambda |T|), less those that are known: none."""
         mean = jnp.minimum(jnp.exp(log_rate) * data.volume, MOST_PROPOSED)
         return _poisson(key, mean)

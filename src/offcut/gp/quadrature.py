@@ -80,5 +80,7 @@ def log_fits_intensity(mean: jax.Array, budget: jax.Array) -> jax.Array:
     B = budget.astype(float)
     far = mean + FAR * jnp.sqrt(mean + 1.0)
     return lax.cond(
-        far < B, lambda: jnp.zeros(()), lambda: jnp.log(gammaincc(B + 1.0, jnp.maximum(mean, 1e-300)))
+        far < B,
+        lambda: jnp.zeros(()),
+        lambda: jnp.log(gammaincc(B + 1.0, jnp.maximum(mean, 1e-300))),
     )

@@ -1,4 +1,4 @@
-r"""What all samplers with a finite basis share: the state, Z by quadrature, moves with Y summed out.
+r"""What all samplers share: the state, Z by quadrature, moves with Y summed out.
 
 The moves with Y summed out cure the slow mixing of |Y| and log Z: given Y, the level of f is known
 to 1/√n of itself, and so a sweep moves it by no more. With Z by quadrature the level moves freely,
@@ -16,12 +16,11 @@ import numpy as np
 from jax.scipy.stats import norm
 
 from offcut.gp.base import BaseDensity
-from offcut.gp.basis import Basis
 from offcut.gp.covariance import Covariance
 from offcut.gp.hyperparameters import Hyperparameters
 from offcut.gp.points import Layout
 from offcut.gp.process import DensityProcess, IntensityProcess
-from offcut.gp.quadrature import Quadrature, normaliser
+from offcut.gp.quadrature import normaliser
 from offcut.kernels.hmc import HMC
 from offcut.kernels.random_walk import RandomWalk
 from offcut.kernels.tuning import Tuning, stepped
@@ -52,7 +51,7 @@ class GPData(NamedTuple):
     variance: jax.Array  # where fixed
     volume: jax.Array  # |T|
     rate: tuple[jax.Array, jax.Array]  # a and b of the prior of the upper rate
-    quadrature: Quadrature | tuple[()]
+    quadrature: Any  # a Quadrature where Z is known
     fit: Any  # (M, M) and (M, F): Phi Phiᵀ and Phi times quadratic features, at the data
     probes: jax.Array  # (k,) observations at which the log density is followed
 
@@ -61,7 +60,7 @@ class Plan(NamedTuple):
     """What a program is compiled for."""
 
     layout: Layout
-    basis: Basis
+    basis: Any  # a Basis, or the Grid of the exact process
     covariance: Covariance
     base: BaseDensity
     hyper: Hyperparameters
@@ -294,9 +293,5 @@ def _near_the_middle(key: jax.Array, hyper: Hyperparameters) -> jax.Array:
     """Halfway between a draw of the prior and the mean of many."""
     if hyper.prior is None:
         return jnp.zeros(0)
-    drawn = [
-        hyper.prior.unconstrain(hyper.prior.sample(own)) for own in jax.random.split(key, 17)
-    ]
+    drawn = [hyper.prior.unconstrain(hyper.prior.sample(own)) for own in jax.random.split(key, 17)]
     return 0.5 * drawn[0] + 0.5 * jnp.median(jnp.stack(drawn[1:]), axis=0)
-
-

@@ -125,3 +125,14 @@ def check_family(prior: Any, family: Callable[[dict], Any]) -> None:
             "offcut.regions.Box, or a function from theta to a NumPyro distribution, got "
             f"{family!r}"
         )
+
+
+def checked_nugget(nugget: Any) -> float:
+    """A small positive number."""
+    number = isinstance(nugget, int | float | np.number) and not isinstance(nugget, bool)
+    if not number or not 0 < float(nugget) < 1:
+        raise ModelError(
+            f"nugget must be a number above 0 (matrices lose their digits at 0) and below 1, got "
+            f"{nugget!r}"
+        )
+    return float(nugget)

@@ -51,9 +51,7 @@ def elliptical_slice(
     first = jax.random.uniform(key_angle, minval=0.0, maxval=2 * np.pi)
 
     def turned(angle: jax.Array) -> Any:
-        return jax.tree.map(
-            lambda a, b: a * jnp.cos(angle) + b * jnp.sin(angle), f, prior_draw
-        )
+        return jax.tree.map(lambda a, b: a * jnp.cos(angle) + b * jnp.sin(angle), f, prior_draw)
 
     def low(carry: tuple) -> jax.Array:
         turn, angle, *_ = carry

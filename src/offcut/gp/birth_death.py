@@ -1,0 +1,176 @@
+r"""Local updates of the rejections, as Adams, Murray & MacKay (2009) have them: a comparator.
+
+Y is kept from sweep to sweep and changed one rejection at a time. With q(y) = 1 - sigma(f(y)) and M
+rejections held, a density has (n + M - 1 choose M) orders of accepted and rejected proposals for
+each order of Y, so that
+
+    birth  y ~ g0, put in at random:  accepted with odds  c(M) q(y),
+    death  of one at random:          accepted with odds  1 / (c(M - 1) q(y)),
+    move   y' = y + noise:            accepted with odds  g0(y') q(y') / (g0(y) q(y)),
+
+c(M) = (n + M) / (M + 1); for an intensity c(M) = lambda |T| / (M + 1). Births and deaths are tried
+equally often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from offcut.errors import SettingsError
+from offcut.gp import points
+from offcut.gp.augmented import AugmentedSampler
+from offcut.gp.points import Points
+from offcut.gp.sampler import GPData, Plan, State
+from offcut.sampler import FULL, OK, Info, Stage
+
+#: Noise of a move, in standard deviations of the data.
+SHIFT = 0.3
+
+
+@dataclass(frozen=True)
+class BirthDeath:
+    """Local birth, death and perturbation of rejections in place of fresh ones.
+
+    Parameters
+    ----------
+    moves : int
+        Births or deaths, and as many perturbations, in each sweep.
+    """
+
+    moves: int = 100
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.moves, int) or isinstance(self.moves, bool) or self.moves < 1:
+            raise SettingsError(f"moves must be a whole number from 1 on, got {self.moves!r}")
+
+
+class BirthDeathSampler(AugmentedSampler):
+    """The sweep of ``AugmentedSampler`` with Y kept and changed locally."""
+
+    redraws = False
+
+    def __init__(self, plan: Plan, update: Any, local: BirthDeath) -> None:
+        super().__init__(plan, update)
+        self.local = local
+        self.kernel_name = f"{update!r} with {local!r}"
+
+    def step(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
+        """One sweep."""
+        k = jax.random.split(key, 4)
+        held = state.own._replace(f=self._everywhere(state.w, state.own))
+        room = points.capacity_of(self.plan.layout, held)
+        held, accepted, full = self._local(k[0], held, state, jnp.minimum(stage.budget, room), data)
+        status = jnp.where(full & (room < stage.budget), FULL, OK)
+        moved, stats = self._function(k[1], state, held, stage, data)
+        moved, more = self._base(k[2], moved, held, stage, data)
+        log_rate = self.plan.process.update_rate(
+            k[3], moved.log_rate, self.plan.layout.n + held.count, data
+        )
+        moved = moved._replace(log_rate=log_rate, own=held)
+        moved = jax.tree.map(lambda new, was: jnp.where(status == OK, new, was), moved, state)
+        stats = {"rejected": held.count, "local_acceptance": accepted, **stats, **more}
+        return moved, Info({**stats, **self.described(moved, data)}, status, held.count)
+
+    def _odds(self, count: jax.Array, state: State, data: GPData) -> jax.Array:
+        """log c(M)."""
+        M = count.astype(float)
+        if self.plan.process.rated:
+            return state.log_rate + jnp.log(data.volume) - jnp.log(M + 1)
+        return jnp.log(self.plan.layout.n + M) - jnp.log(M + 1)
+
+    def _log_q(self, f: jax.Array, u: jax.Array, data: GPData) -> jax.Array:
+        """log probability that a proposal is rejected; 0 beyond the support."""
+        return jnp.where(self._inside(u, data), jax.nn.log_sigmoid(-f), 0.0)
+
+    def _local(
+        self, key: jax.Array, held: Points, state: State, limit: jax.Array, data: GPData
+    ) -> tuple[Points, jax.Array, jax.Array]:
+        """All local moves of a sweep: Y, the share accepted, and whether a birth found no room."""
+        plan, n, moves = self.plan, self.plan.layout.n, self.local.moves
+        k = jax.random.split(key, 5)
+        born = plan.base.propose(k[0], state.base, moves, data)
+        born_f = plan.basis.evaluate(state.w, born, held.count)
+        log_uniform = jnp.log(jax.random.uniform(k[1], (2, moves)))
+        coin = jax.random.uniform(k[2], (moves,)) < 0.5
+        which = jax.random.uniform(k[3], (2, moves))
+        noise = (
+            SHIFT
+            * jnp.std(data.x, axis=1)[:, None]
+            * jax.random.normal(k[4], (plan.basis.d, moves))
+        )
+
+        def one(i: jax.Array, carry: tuple) -> tuple:
+            held, accepted, full = carry
+            count = held.count
+            y, f = lax.dynamic_slice_in_dim(born, i, 1, axis=1), born_f[i][None]
+            chosen = n + (which[0, i] * count).astype(jnp.int32)
+            old_y = lax.dynamic_slice_in_dim(held.u, chosen, 1, axis=1)
+            old_f = held.f[chosen][None]
+            birth = self._odds(count, state, data) + self._log_q(f, y, data)[0]
+            death = -self._odds(count - 1, state, data) - self._log_q(old_f, old_y, data)[0]
+            willing = log_uniform[0, i] < jnp.where(coin[i], birth, death)
+            is_birth = coin[i] & willing & (count < limit)
+            is_death = ~coin[i] & willing & (count > 0)
+            # The last one takes the place of the dead.
+            last = n + count - 1
+            target = jnp.where(is_birth, n + count, jnp.where(is_death, chosen, held.f.shape[0]))
+            value_u = jnp.where(is_birth, y, lax.dynamic_slice_in_dim(held.u, last, 1, axis=1))
+            value_f = jnp.where(is_birth, f[0], held.f[last])
+            held = Points(
+                held.u.at[:, target].set(value_u[:, 0], mode="drop"),
+                held.f.at[target].set(value_f, mode="drop"),
+                count + is_birth - is_death,
+            )
+            full = full | (coin[i] & willing & (count >= limit))
+            held, moved = self._perturbed(i, held, state, which[1], noise, log_uniform[1], data)
+            return held, accepted + (is_birth | is_death) + moved, full
+
+        start = (held, jnp.int32(0), jnp.array(False))
+        held, accepted, full = lax.fori_loop(0, moves, one, start)
+        return held, accepted / (2.0 * moves), full
+
+    def _perturbed(
+        self,
+        i: jax.Array,
+        held: Points,
+        state: State,
+        which: jax.Array,
+        noise: jax.Array,
+        log_uniform: jax.Array,
+        data: GPData,
+    ) -> tuple[Points, jax.Array]:
+        """One rejection moved a little, where there is any."""
+        plan, n = self.plan, self.plan.layout.n
+        chosen = n + (which[i] * held.count).astype(jnp.int32)
+        y = lax.dynamic_slice_in_dim(held.u, chosen, 1, axis=1)
+        other = y + lax.dynamic_slice_in_dim(noise, i, 1, axis=1)
+        f = plan.basis.evaluate(state.w, other, i)
+        log_g0 = plan.base.log_density(state.base, jnp.concatenate([y, other], axis=1), data)
+        beyond = jnp.any((other < data.lower[:, None]) | (other > data.upper[:, None]))
+        if plan.base.size == 0:  # a uniform base is zero beyond its box
+            log_g0 = log_g0.at[1].set(jnp.where(beyond, -jnp.inf, log_g0[1]))
+        odds = (
+            log_g0[1] - log_g0[0] + self._log_q(f, other, data)[0]
+            - self._log_q(held.f[chosen][None], y, data)[0]
+        )  # fmt: skip
+        moved = (log_uniform[i] < odds) & (held.count > 0)
+        target = jnp.where(moved, chosen, held.f.shape[0])
+        held = held._replace(
+            u=held.u.at[:, target].set(other[:, 0], mode="drop"),
+            f=held.f.at[target].set(f[0], mode="drop"),
+        )
+        return held, moved
+
+    def resized(self, state: State, capacity: int) -> State:
+        """More room, same content."""
+        held = state.own
+        missing = max(0, self.plan.layout.rows(capacity) - held.f.shape[0])
+        grown = Points(
+            jnp.pad(held.u, ((0, 0), (0, missing))), jnp.pad(held.f, (0, missing)), held.count
+        )
+        return state._replace(own=grown)

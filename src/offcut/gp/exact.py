@@ -1,0 +1,365 @@
+r"""The exact process: f is known where it was evaluated, and nowhere else.
+
+A sweep starts from f at N points, X and Y. Given Pólya-Gamma variables omega there, with
+B = I + √Omega K √Omega and r = kappa / √omega, f is drawn by Matheron's rule: a draw of the prior
+at all places wanted, plus K √Omega B⁻¹ (r - √Omega prior - normals). The places wanted are the N
+points, the nodes of the grid, and as many proposals as are likely needed: one Cholesky factor. The
+walk along the proposals ends at the n-th acceptance, and what is behind it is dropped, as if f had
+been drawn one proposal at a time, each given all before. The nugget is part of the covariance, for
+any two evaluations, of one place too. Hyperparameters move on
+
+    log p(omega, X, Y | K) = -½ log|B| - ½ rᵀ B⁻¹ r + ....
+
+Under a budget the sampler tries once and otherwise keeps its Y: values of f revealed in a failed
+attempt would have to be kept for the next (forgetting them gives a wrong posterior).
+
+Matrices have one of few sizes, the smallest that holds what a sweep needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.linalg import solve_triangular
+
+from offcut.augmentation.layout import MEMORY_LIMIT
+from offcut.errors import StartError
+from offcut.gp import points
+from offcut.gp.augmented import AugmentedSampler
+from offcut.gp.points import Points
+from offcut.gp.polya_gamma import polya_gamma
+from offcut.gp.sampler import SCALE, GPData, Plan, State
+from offcut.gp.updates import elliptical_slice
+from offcut.kernels.tuning import stepped
+from offcut.sampler import BROKEN, FULL, OK, Info, Stage
+
+#: Rows that the largest matrix has; the others are smaller by this factor each.
+LARGEST, FACTOR = 4096, 1.3
+#: n + |Y| at most: a sweep holds the old ones and as many new ones.
+MOST = LARGEST // 2
+#: Room for chance in the first guess of how many proposals a sweep needs.
+ROOM = 1.15
+
+
+class ExactState(NamedTuple):
+    """Points with f, and whether Y was ever drawn."""
+
+    points: Points
+    known: jax.Array
+
+
+class Drawn(NamedTuple):
+    """f at the points and at the nodes, the points with new rejections, and how the walk ended."""
+
+    points: Points
+    f: jax.Array
+    nodes: jax.Array
+    reached: jax.Array
+    over: jax.Array
+
+
+class ExactSampler(AugmentedSampler):
+    """``plan.basis`` is the grid at which f is recorded; ``state.w`` is f there."""
+
+    redraws = False
+
+    def __init__(self, plan: Plan, update: Any, nugget: float) -> None:
+        super().__init__(plan, update)
+        self.nugget = nugget
+        self.sizes, self.smaller = (_sizes(plan.layout.n, most) for most in (LARGEST, MOST))
+
+    def first_own(self, state: State, data: GPData) -> State:
+        """f is zero at X; no rejections yet."""
+        own = ExactState(points.buffer_for(self.plan.layout, data.x, 1), jnp.array(False))
+        return state._replace(beta=jnp.zeros(0), w=jnp.zeros(self.plan.basis.number), own=own)
+
+    def root_spectrum(self, hyper: jax.Array, data: GPData) -> jax.Array:
+        """There is no spectrum."""
+        return jnp.zeros(self.plan.basis.number)
+
+    def at_nodes(self, w: jax.Array, data: GPData) -> jax.Array:
+        """f is recorded there."""
+        return w
+
+    def covariance(self, u: jax.Array, hyper: jax.Array, data: GPData) -> jax.Array:
+        """K with its nugget, of points (d, T): (T, T)."""
+        length_scales, variance = self.plan.hyper.values(hyper, data)
+        scaled = u * (data.half / length_scales)[:, None]
+        apart = scaled[:, :, None] - scaled[:, None, :]
+        r = jnp.sqrt(jnp.sum(apart**2, axis=0))
+        return variance * (self.plan.covariance.correlation(r) + self.nugget * jnp.eye(u.shape[1]))
+
+    def step(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
+        """One sweep: hyperparameters, base and rate given X and Y; then f, and new rejections."""
+        k = jax.random.split(key, 4)
+        plan, n, held = self.plan, self.plan.layout.n, state.own.points
+        limit = jnp.minimum(stage.budget, MOST - n)
+        moved, pseudo = self._hyper(k[0], state, stage, data)
+        base, more = self._base(k[1], moved._replace(own=()), held, stage, data)
+        log_rate = plan.process.update_rate(k[2], base.log_rate, n + held.count, data)
+        # Before the first Y there is nothing to learn from.
+        known = state.own.known
+        moved = moved._replace(
+            base=jnp.where(known, base.base, state.base),
+            log_rate=jnp.where(known, log_rate, state.log_rate),
+            tuning=base.tuning,
+        )
+        drawn = self._everything(k[3], moved, pseudo, limit, data)
+        fits = drawn.reached & ~drawn.over
+        kept = held._replace(f=drawn.f)
+        chosen = jax.tree.map(lambda a, b: jnp.where(fits, a, b), drawn.points, kept)
+        too_many = ~fits & (limit < stage.budget)  # no budget asked for this
+        finite = jnp.all(jnp.isfinite(drawn.nodes))
+        fine = (known | fits) & finite
+        status = jnp.where(too_many & finite, FULL, jnp.where(fine, OK, BROKEN))
+        moved = moved._replace(w=drawn.nodes, own=ExactState(chosen, known | fits))
+        moved = jax.tree.map(lambda new, was: jnp.where(status == OK, new, was), moved, state)
+        stats = {
+            "rejected": moved.own.points.count,
+            "gave_up": ~fits,
+            **more,
+            **self.described(moved, data),
+        }
+        return moved, Info(stats, status, finite)
+
+    def _hyper(
+        self, key: jax.Array, state: State, stage: Stage, data: GPData
+    ) -> tuple[State, tuple[jax.Array, jax.Array]]:
+        """omega and kappa at all points, and hyperparameters given them."""
+        held, rows = state.own.points, state.own.points.f.shape[0]
+        n, total = self.plan.layout.n, self.plan.layout.n + held.count
+        key_omega, key_hyper = jax.random.split(key)
+        informed = self._inside(held.u, data) & (jnp.arange(rows) < total)
+        kappa = jnp.where(jnp.arange(rows) < n, 0.5, -0.5) * informed
+        if not self.gibbs:
+            return state, (jnp.zeros(rows), kappa)
+        omega = polya_gamma(key_omega, held.f, total, self.plan.layout.lanes)
+        # Before the first Y nothing is known of f: no Pólya-Gamma variables.
+        omega = jnp.where(informed & state.own.known, omega, 0.0)
+        if not self.plan.hyper.size:
+            return state, (omega, kappa)
+
+        def log_density(position: jax.Array) -> jax.Array:
+            def at(size: int) -> Callable:
+                def run() -> jax.Array:
+                    K = self.covariance(_cut(held.u, size), position, data)
+                    s, root = _factor(K, _cut(omega, size))
+                    r = solve_triangular(root, _divided(_cut(kappa, size), s), lower=True)
+                    return -jnp.sum(jnp.log(jnp.diagonal(root))) - 0.5 * r @ r
+
+                return run
+
+            return self.plan.hyper.log_prior(position) + _sized(total, self.smaller, at)
+
+        hyper, learnt, _ = stepped(
+            SCALE, key_hyper, state.hyper, log_density, state.tuning["hyper"], stage
+        )
+        state = state._replace(hyper=hyper, tuning={**state.tuning, "hyper": learnt})
+        return state, (omega, kappa)
+
+    def _everything(
+        self,
+        key: jax.Array,
+        state: State,
+        pseudo: tuple[jax.Array, jax.Array],
+        limit: jax.Array,
+        data: GPData,
+    ) -> Drawn:
+        """f at the points, at the nodes, and at proposals up to the end of the walk."""
+        plan, held = self.plan, state.own.points
+        n, points_ = plan.layout.n, plan.layout.n + held.count
+        nodes = data.quadrature.nodes
+        G, rows = nodes.shape[1], held.f.shape[0]
+        key_place, key_f, key_accept, key_total = jax.random.split(key, 4)
+        total = plan.process.number_of_proposals(key_total, state.log_rate, data)
+        expected = (ROOM * points_).astype(jnp.int32) + 16 if total is None else total
+        first = _tier(self.sizes, points_ + G + expected)
+        # A place, f and acceptance have numbers of their own, so that a larger matrix begins like
+        # a smaller one.
+        proposed = plan.base.propose(key_place, state.base, LARGEST, data)
+        normals = jax.random.normal(key_f, (2, LARGEST))
+        uniform = jax.random.uniform(key_accept, (LARGEST,))
+
+        def attempt(size: int) -> Callable:
+            def run() -> Drawn:
+                row = jnp.arange(size)
+                node, fresh = row - points_, row - points_ - G
+                is_point, is_fresh = row < points_, fresh >= 0
+                place = jnp.clip(fresh, 0, LARGEST - 1)
+                u = jnp.where(
+                    is_point[None, :],
+                    held.u[:, jnp.minimum(row, rows - 1)],
+                    jnp.where(
+                        is_fresh[None, :], proposed[:, place], nodes[:, jnp.clip(node, 0, G - 1)]
+                    ),
+                )
+                K = self.covariance(u, state.hyper, data)
+                L = lax.linalg.cholesky(K, symmetrize_input=False)
+                if self.gibbs:
+                    f = self._corrected(K, L, normals[:, :size], *(_cut(a, size) for a in pseudo))
+                else:
+                    f = self._sliced(
+                        key_f, L, normals[0, :size], _cut(held.f, size), is_point, u, data
+                    )
+                accepted = (uniform[place] < jax.nn.sigmoid(f)) & self._inside(u, data) & is_fresh
+                before = jnp.cumsum(accepted) - accepted
+                in_time = (before < n if total is None else fresh < total) & is_fresh
+                rejected = in_time & ~accepted
+                count = jnp.sum(rejected, dtype=jnp.int32)
+                to = jnp.where(rejected, n + jnp.cumsum(rejected) - 1, rows)
+                at_points = _cut(f, rows)
+                new = Points(
+                    held.u.at[:, to].set(u, mode="drop"),
+                    at_points.at[to].set(f, mode="drop"),
+                    count,
+                )
+                reached = jnp.sum(accepted) >= n if total is None else points_ + G + total <= size
+                at_nodes = lax.dynamic_slice(f, (points_,), (G,))
+                return Drawn(new, at_points, at_nodes, reached, count > limit)
+
+            return run
+
+        branches = [attempt(size) for size in self.sizes]
+
+        def unfinished(carry: tuple) -> jax.Array:
+            tier, drawn = carry
+            return ~drawn.reached & ~drawn.over & (tier < len(self.sizes))
+
+        def larger(carry: tuple) -> tuple:
+            return carry[0] + 1, lax.switch(carry[0], branches)
+
+        no = jnp.array(False)
+        nothing = Drawn(held, held.f, jnp.zeros(G), no, no)
+        drawn = lax.while_loop(unfinished, larger, (first, nothing))[1]
+        return drawn._replace(over=drawn.over | ~drawn.reached)
+
+    def _corrected(
+        self, K: jax.Array, L: jax.Array, normals: jax.Array, omega: jax.Array, kappa: jax.Array
+    ) -> jax.Array:
+        """Matheron's rule; omega is zero but at the points, which come first."""
+        prior = L @ normals[0]
+
+        def at(size: int) -> Callable:
+            def run() -> jax.Array:
+                # At places without pseudo-data B is the identity.
+                s, root = _factor(_cut(_cut(K, size).T, size), _cut(omega, size))
+                residual = _divided(_cut(kappa, size), s) - s * _cut(prior, size)
+                residual = residual - _cut(normals[1], size) * (s > 0)
+                half = solve_triangular(root, residual, lower=True)
+                return _cut(s * solve_triangular(root, half, lower=True, trans="T"), len(prior))
+
+            return run
+
+        last = jnp.max(jnp.where(omega > 0, jnp.arange(len(omega)) + 1, 0))
+        smaller = [size for size in self.smaller if size < K.shape[0]] + [K.shape[0]]
+        return prior + K @ _sized(last, smaller, at)
+
+    def _sliced(
+        self,
+        key: jax.Array,
+        L: jax.Array,
+        normal: jax.Array,
+        f: jax.Array,
+        is_point: jax.Array,
+        u: jax.Array,
+        data: GPData,
+    ) -> jax.Array:
+        """Elliptical slice sampling at the points, then f everywhere given that."""
+        size = L.shape[0]
+        sign = jnp.where(jnp.arange(size) < self.plan.layout.n, 1.0, -1.0)
+        there = is_point & self._inside(u, data)
+        for turn in range(self.update.steps):
+            key_prior, key_slice = jax.random.split(jax.random.fold_in(key, turn))
+            prior = L @ jax.random.normal(key_prior, (LARGEST,))[:size]
+            f = elliptical_slice(
+                key_slice,
+                f,
+                prior,
+                lambda f: jnp.sum(jnp.where(there, jax.nn.log_sigmoid(sign * f), 0.0)),
+            )
+        v = solve_triangular(L, jnp.where(is_point, f, 0.0), lower=True)
+        return L @ jnp.where(is_point, v, normal)
+
+    def described(self, state: State, data: GPData) -> dict[str, jax.Array]:
+        """log Z and the log density at some of the data."""
+        held = state.own.points
+        log_Z = jnp.log(self.normaliser(state.w, state.base, data))
+        u, f = data.x[:, data.probes], held.f[data.probes]
+        value = self.plan.base.log_density(state.base, u, data) + jax.nn.log_sigmoid(f) - log_Z
+        return {"log_normaliser": log_Z, "log_density": value - jnp.sum(jnp.log(data.half))}
+
+    # The buffer.
+
+    def capacity(self, state: State) -> int:
+        """Rejections that there is room for."""
+        return points.capacity_of(self.plan.layout, state.own.points)
+
+    def resized(self, state: State, capacity: int) -> State:
+        """More room, same content."""
+        layout, held = self.plan.layout, state.own.points
+        rows = layout.rows(capacity)
+        missing = max(0, rows - held.f.shape[0])
+        grown = Points(
+            jnp.pad(held.u, ((0, 0), (0, missing))), jnp.pad(held.f, (0, missing)), held.count
+        )
+        return state._replace(own=state.own._replace(points=grown))
+
+    def row_bytes(self, state: State) -> int:
+        """So many that no more than the largest matrix holds are ever asked for."""
+        return MEMORY_LIMIT // max(1, MOST - self.plan.layout.n)
+
+    def rejected(self, state: State) -> int:
+        """|Y|."""
+        return int(state.own.points.count)
+
+    def explain(self, state: State, evidence: Any) -> Exception:
+        """A matrix lost its digits, or no Y was ever within the budget."""
+        if not bool(evidence):
+            return StartError(
+                f"the covariance matrix of f lost its digits with a nugget of {self.nugget:g}: "
+                "give a larger nugget=, for example 1e-6, or use the basis"
+            )
+        return StartError(
+            "the first attempt to draw rejections exceeded the budget, or what the exact process "
+            f"can hold (n + |Y| of {MOST:,}): raise the budget, or use the basis"
+        )
+
+
+def _divided(kappa: jax.Array, s: jax.Array) -> jax.Array:
+    """kappa / √omega, zero where omega is."""
+    return jnp.where(s > 0, kappa / jnp.where(s > 0, s, 1.0), 0.0)
+
+
+def _factor(K: jax.Array, omega: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """√omega, and the Cholesky factor of B."""
+    s = jnp.sqrt(omega)
+    B = jnp.eye(len(s)) + s[:, None] * K * s[None, :]
+    return s, lax.linalg.cholesky(B, symmetrize_input=False)
+
+
+def _cut(values: jax.Array, size: int) -> jax.Array:
+    """The first ``size`` columns, padded with zeros where there are fewer."""
+    missing = max(0, size - values.shape[-1])
+    return jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, missing)])[..., :size]
+
+
+def _tier(sizes: list[int], count: jax.Array) -> jax.Array:
+    """The place of the smallest size that holds ``count``."""
+    return jnp.searchsorted(jnp.asarray(sizes), count).clip(0, len(sizes) - 1)
+
+
+def _sized(count: jax.Array, sizes: list[int], make: Callable[[int], Callable]) -> Any:
+    """``make(size)()`` for the smallest size that holds ``count``."""
+    return lax.switch(_tier(sizes, count), [make(size) for size in sizes])
+
+
+def _sizes(n: int, largest: int) -> list[int]:
+    """Rows of matrices from a little above n to ``largest``, rising by a constant factor."""
+    sizes = [float(largest)]
+    while sizes[-1] / FACTOR > max(1.2 * n, 64):
+        sizes.append(sizes[-1] / FACTOR)
+    return [int(size) for size in reversed(sizes)]
