@@ -6,6 +6,7 @@
 4. Time to 1,000 effective draws against NumPyro's TruncatedNormal; a box in ten dimensions.
 5. A sweep of the truncated mixture against plain NumPy, at 7,000 and a million events.
 6. Draws of frames against NumPy; samplers of concentrations against Numba and NumPy.
+7. Gaussian process densities: time for a sweep, effective draws per second of all samplers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import time
 from pathlib import Path
 
 import numpy as np
+
+SECTIONS = ("numba", "growth", "kernels", "truncation", "mixtures", "langevin", "densities")
 
 
 def timed(function, repeats: int) -> float:
@@ -200,9 +203,8 @@ def main() -> None:
     parser.add_argument("--grow", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--mixture", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--langevin", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--only", choices=["numba", "growth", "kernels", "truncation", "mixtures", "langevin"]
-    )
+    parser.add_argument("--densities", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=SECTIONS)
     parser.add_argument("--pictures", type=Path, help="a folder for the curves of section 6")
     options = parser.parse_args()
     cores = os.sched_getaffinity(0)
@@ -221,6 +223,12 @@ def main() -> None:
 
         os.sched_setaffinity(0, {min(cores)})
         langevin.langevin(options.pictures)
+        return
+    if options.densities:
+        from benchmarks import densities
+
+        os.sched_setaffinity(0, {min(cores)})
+        densities.child()
         return
     print(f"Python {platform.python_version()}, {platform.machine()}, {len(cores)} cores\n")
     if options.only in (None, "numba"):
@@ -247,6 +255,10 @@ def main() -> None:
         from benchmarks import langevin
 
         langevin.main(options.pictures)
+    if options.only in (None, "densities"):
+        from benchmarks import densities
+
+        densities.main()
 
 
 if __name__ == "__main__":

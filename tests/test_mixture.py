@@ -163,6 +163,7 @@ def test_models_that_are_the_same_share_compiled_code():
         assert other.prepare(x, None, None)[0] is not one.prepare(x, None, None)[0]
 
 
+@pytest.mark.calibrate
 def test_groups_share_components_and_differ_in_weights():
     first, _ = planted(60, seed=1, weights=(0.8, 0.2))
     second, _ = planted(60, seed=2, weights=(0.2, 0.8))

@@ -14,16 +14,15 @@ mass of the truth.
 from __future__ import annotations
 
 import argparse
-import tempfile
 import warnings
 from typing import NamedTuple
 
-import jax
 import numpy as np
+import xarray as xr
 from scipy.stats import gaussian_kde
 
 import offcut
-from offcut.gp.settings import default_length_scale, spread_of
+from offcut.gp.evaluation import Bands
 
 KERNEL = offcut.HMC(num_steps=16, jitter=0.5)
 PROBABILITY = 0.9
@@ -52,7 +51,7 @@ class Mixture(NamedTuple):
     def grid(self) -> tuple[np.ndarray, np.ndarray]:
         """Points fine enough for the sharpest component, and weights of the trapezoidal rule."""
         low, high = (self.means - 7 * self.sds).min(), (self.means + 7 * self.sds).max()
-        near = np.add.outer(np.linspace(-7, 7, 281), np.zeros(len(self.sds))) * self.sds
+        near = np.linspace(-7, 7, 281)[:, None] * self.sds
         x = np.unique(np.concatenate([np.linspace(low, high, 4001), (self.means + near).ravel()]))
         gaps = np.diff(x)
         return x, 0.5 * (np.append(gaps, 0.0) + np.append(0.0, gaps))
@@ -68,7 +67,9 @@ DENSITIES = dict(
     enumerate(
         [
             _mixture("Gaussian", (1, 0, 1)),
-            _mixture("Skewed unimodal", (1 / 5, 0, 1), (1 / 5, 1 / 2, 2 / 3), (3 / 5, 13 / 12, 5 / 9)),
+            _mixture(
+                "Skewed unimodal", (1 / 5, 0, 1), (1 / 5, 1 / 2, 2 / 3), (3 / 5, 13 / 12, 5 / 9)
+            ),
             _mixture(
                 "Strongly skewed",
                 *((1 / 8, 3 * ((2 / 3) ** k - 1), (2 / 3) ** k) for k in range(8)),
@@ -129,43 +130,30 @@ def simulate(number: int, replicate: int, n: int) -> np.ndarray:
 
 
 def default_model(x: np.ndarray) -> offcut.GPDensity:
-    """The library's default for data whose spread is 1.
-
-    The prior of the length-scale is the default one, given in so many words because its median
-    would otherwise differ in the last digits, and with it the compiled program; so would the
-    number of functions, which is rounded up.
-    """
-    settings = {"length_scale": default_length_scale(np.ones(1)), "method": "collapsed"}
-    size = offcut.GPDensity(**settings).prepare(x, None, None)[0].plan.basis.number
-    return offcut.GPDensity(basis=-(-size // ROUND) * ROUND, **settings)
+    """All by default, with the number of functions rounded up."""
+    size = offcut.GPDensity(method="collapsed").prepare(x, None, None)[0].plan.basis.number
+    return offcut.GPDensity(basis=-(-size // ROUND) * ROUND, method="collapsed")
 
 
-def fit(x: np.ndarray, points: np.ndarray, make_model=default_model, draws: int = 500):
-    """Bands at points, and the posterior.
-
-    Everything is scaled to the data, so that dividing them by their spread changes nothing else.
-    """
-    spread = float(spread_of(x[:, None])[0])
-    model = make_model(x / spread)
+def fit(x: np.ndarray, points: np.ndarray) -> tuple[Bands, xr.DataTree]:
+    """Bands at points, and the posterior."""
+    model = default_model(x)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few effective draws: R-hat is in the table
         posterior = offcut.sample(
-            model, x / spread, draws=draws, warmup=500, chains=2, kernel=KERNEL, progress=False
+            model, x, draws=500, warmup=500, chains=2, kernel=KERNEL, progress=False
         )
-    bands = model.bands(posterior, points / spread, PROBABILITY)
-    return bands._replace(
-        mean=bands.mean / spread, lower=bands.lower / spread, upper=bands.upper / spread
-    ), posterior
+    return model.bands(posterior, points, PROBABILITY), posterior
 
 
-def compare(number: int, replicate: int, n: int, make_model=default_model) -> Outcome:
+def compare(number: int, replicate: int, n: int) -> Outcome:
     """Both estimates from one data set, against the truth."""
     truth, x = DENSITIES[number], simulate(number, replicate, n)
     points, weights = truth.grid()
     g = truth.density(points)
     if abs(weights @ g - 1) > 1e-5:
         raise ArithmeticError(f"density {number} integrates to {weights @ g}")
-    bands, posterior = fit(x, points, make_model)
+    bands, posterior = fit(x, points)
     held = (bands.lower <= g) & (g <= bands.upper)
     stats = posterior["sample_stats"].dataset
     return Outcome(
@@ -208,8 +196,6 @@ def main() -> None:
     chosen = parser.parse_args()
     replicates = 3 if chosen.quick else chosen.replicates
     numbers = [int(part) for part in chosen.densities.split(",") if part] or list(DENSITIES)
-    if not jax.config.jax_compilation_cache_dir:
-        jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
     print(
         "| density | KDE, 1000 ISE | GP, 1000 ISE | ratio | GP better | 90% bands hold "
         "| 1% quantile of log Z | largest R-hat |\n|---|---|---|---|---|---|---|---|"

@@ -207,7 +207,7 @@ def soft_edge(y):
     return jnp.minimum(0.0, 1.5 * y[0])
 
 
-@pytest.mark.parametrize("prior", ["latent", "window"])
+@pytest.mark.parametrize("prior", ["latent", pytest.param("window", marks=pytest.mark.calibrate)])
 def test_sweep_leaves_the_joint_alone(prior):
     """Groups that share components and have windows of their own, under a budget that binds."""
     sampler = make(prior, counts=(4, 3), region=BY_GROUP, hierarchical=True)

@@ -16,7 +16,7 @@ import offcut
 from offcut.errors import TrustWarning
 from statistical.test_lookout import above_zero, data, posterior_grid
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.calibrate]
 
 N = 60
 HMC = offcut.HMC(num_steps=8)

@@ -20,9 +20,6 @@ from offcut.result.diagnostics import rejection_numbers
 from offcut.result.summary import summary
 from offcut.sampling import sample
 
-#: What chains must agree on, where the run records it: the density itself.
-DENSITY_ROWS = ("log_density", "log_normaliser")
-
 
 class GaussianProcessDensity(DensityMixin, BaseEstimator):
     """Bayesian density estimate with credible bands: a parametric density, bent by the data.
@@ -38,8 +35,8 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
         numbers, otherwise one of vectors.
     kernel : "squared_exponential", "matern32" or "matern52"
         The covariance of f.
-    basis : "auto", int or tuple of int
-        How many functions stand for the process, along each feature.
+    basis : "auto", int, tuple of int or None
+        How many functions stand for the process (along each feature); None for the process itself.
     length_scale : number, vector or NumPyro distribution, optional
         In the units of X; fixed, or a prior.
     variance : number or NumPyro distribution, optional
@@ -68,8 +65,8 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
     model_ : GPDensity
         For what else can be asked of ``posterior_``: f itself, rejections, comparisons.
     converged_ : bool
-        Whether R-hat of the log densities, of log Z and of the number of rejections is below 1.05;
-        from three features on, where log Z is not known, R-hat of all parameters instead.
+        Whether R-hat of the log densities and of the number of rejections is below 1.05; from
+        three features on, where log densities are not followed, that of all parameters instead.
     trouble_ : list of str
         Reasons to doubt the run; where there are any, ``fit`` gives a ``ConvergenceWarning``.
     n_features_in_, feature_names_in_
@@ -228,7 +225,7 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
         """How far to trust the run; one warning for all doubts."""
         report = summary(self.posterior_)
         rows = report.table.items()
-        r_hats = [row["r_hat"] for name, row in rows if name.startswith(DENSITY_ROWS)]
+        r_hats = [row["r_hat"] for name, row in rows if name.startswith("log_density")]
         r_hats = r_hats or [row["r_hat"] for _, row in rows]
         if self.posterior_.attrs["draws_rejections"]:
             r_hats.append(rejection_numbers(self.posterior_)["r_hat"])

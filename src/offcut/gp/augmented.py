@@ -174,18 +174,17 @@ class AugmentedSampler(GPSampler):
         sums, b = points.in_chunks(plan.layout, held, add, plan.basis.no_sums())
         G = plan.basis.gram(sums)
         hyper, tuning = state.hyper, state.tuning
-        for turn in range(HYPER_STEPS if plan.hyper.size else 0):
-            hyper, learnt, _ = stepped(
-                SCALE,
-                jax.random.fold_in(key_hyper, turn),
-                hyper,
-                lambda position: (
-                    plan.hyper.log_prior(position)
-                    + gaussian.log_evidence(G, b, self.root_spectrum(position, data))
-                ),
-                tuning["hyper"],
-                stage,
-            )
+        if plan.hyper.size:
+
+            def log_density(position: jax.Array) -> jax.Array:
+                D = self.root_spectrum(position, data)
+                return plan.hyper.log_prior(position) + gaussian.log_evidence(G, b, D)
+
+            def one(turn: jax.Array, carry: tuple) -> tuple:
+                own = jax.random.fold_in(key_hyper, turn)
+                return stepped(SCALE, own, carry[0], log_density, carry[1], stage)[:2]
+
+            hyper, learnt = lax.fori_loop(0, HYPER_STEPS, one, (hyper, tuning["hyper"]))
             tuning = {**tuning, "hyper": learnt}
         D = self.root_spectrum(hyper, data)
         beta = gaussian.draw(key_f, G, b, D)

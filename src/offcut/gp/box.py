@@ -19,7 +19,7 @@ from offcut.gp.covariance import Covariance, distances
 BEYOND_DATA, BEYOND_SCALES = 1.0, 2.0
 #: Functions at most: in all where they are products, along each axis where they are sums.
 MOST_FUNCTIONS = {1: 256, 2: 400, 3: 1000}
-LEAST_FUNCTIONS = 8
+LEAST_FUNCTIONS, STEP = 8, 4
 #: Points along each axis at which the covariance is compared.
 COMPARED = {1: 60, 2: 9, 3: 5}
 
@@ -59,7 +59,8 @@ def sizes_for(
     """Functions along each axis for length-scales down to ``shortest``, as far as allowed."""
     d = len(box.half)
     wanted = np.ceil(covariance.functions * box.half / shortest)
-    wanted = np.maximum(wanted, LEAST_FUNCTIONS)
+    # In steps of a few, so that data sets of a kind share a program.
+    wanted = np.maximum(STEP * np.ceil(wanted / STEP), LEAST_FUNCTIONS)
     if additive:
         most = MOST_FUNCTIONS[1] // 4
         return tuple(int(min(m, most)) for m in wanted)

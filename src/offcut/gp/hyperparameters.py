@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from offcut.gp.basis import Basis
 from offcut.gp.covariance import Covariance
@@ -13,18 +14,24 @@ from offcut.prior import Prior
 
 
 class Hyperparameters:
-    """What is learned has a prior, in the units of the data; what is fixed stands in ``data``."""
+    """What is learned has a prior; what is fixed stands in ``data``.
+
+    The prior of the length-scale is in units of ``data.unit``: 1, or where the prior is ours a
+    standard deviation of the data. So no number of the data is part of the program.
+    """
 
     def __init__(self, priors: dict[str, Any], d: int) -> None:
         self.prior = Prior(priors) if priors else None
-        self.names = tuple(sorted(priors))
+        self.key = tuple((name, written(prior)) for name, prior in sorted(priors.items()))
         self.size = self.prior.size if self.prior is not None else 0
         self.d = d
 
     def values(self, position: jax.Array, data: Any) -> tuple[jax.Array, jax.Array]:
         """Length-scales (d,) in the units of the data, and the variance."""
         learned = {} if self.prior is None else self.prior.constrain(position, {})
-        length_scale = learned.get("length_scale", data.length_scale)
+        length_scale = data.length_scale
+        if "length_scale" in learned:
+            length_scale = learned["length_scale"] * data.unit
         variance = learned.get("variance", data.variance)
         return jnp.broadcast_to(length_scale, (self.d,)), variance
 
@@ -40,6 +47,20 @@ class Hyperparameters:
         log_S = basis.log_spectrum(covariance, jnp.log(length_scales / data.half))
         return jnp.exp(0.5 * (log_S + jnp.log(variance)))
 
-    def record(self, position: jax.Array) -> dict[str, jax.Array]:
-        """What was learned."""
-        return {} if self.prior is None else self.prior.constrain(position, {})
+    def record(self, position: jax.Array, unit: jax.Array) -> dict[str, jax.Array]:
+        """What was learned, in the units of the data."""
+        learned = {} if self.prior is None else dict(self.prior.constrain(position, {}))
+        if "length_scale" in learned:
+            length_scale = learned["length_scale"] * unit
+            learned["length_scale"] = length_scale[0] if self.d == 1 else length_scale
+        return learned
+
+
+def written(value: Any) -> str:
+    """A setting in words that tell it apart from others, without memory addresses in them."""
+    if hasattr(value, "arg_constraints"):
+        numbers = [np.asarray(getattr(value, name)).tolist() for name in value.arg_constraints]
+        return f"{type(value).__name__}({', '.join(map(str, numbers))})"
+    if callable(value) and not hasattr(value, "dimension"):
+        return getattr(value, "__qualname__", type(value).__name__)
+    return repr(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import xarray as xr
@@ -10,16 +10,23 @@ import xarray as xr
 from offcut.errors import ModelError, SettingsError
 from offcut.gp import evaluation, judgement
 from offcut.gp.augmented import AugmentedSampler
+from offcut.gp.base import FamilyBase
 from offcut.gp.birth_death import BirthDeath, BirthDeathSampler
 from offcut.gp.collapsed import CollapsedSampler
 from offcut.gp.exact import ExactSampler
 from offcut.gp.grid import Grid
+from offcut.gp.hyperparameters import written
 from offcut.gp.planning import FRESH, PROCESSES, Prepared, Wishes, prepare
 from offcut.gp.sampler import GPData, GPSampler
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
 from offcut.kernels.hmc import HMC
 from offcut.kernels.nuts import NUTS
 from offcut.mixtures.reading import as_events
+
+#: Samplers by what they depend on, and their compiled programs.
+SAMPLERS: dict[Any, tuple[GPSampler, Any]] = {}
+PROGRAMS: dict[Any, Any] = {}
+MOST_SAMPLERS = 32
 
 METHODS = ("augment", "collapsed")
 #: The kernel of method="collapsed", where none is given.
@@ -30,6 +37,7 @@ class GPModel:
     """What densities and intensities share."""
 
     process = ""
+    programs: ClassVar[dict[Any, Any]] = PROGRAMS
 
     def __init__(self, wishes: Wishes, method: str) -> None:
         if method not in METHODS:
@@ -44,7 +52,6 @@ class GPModel:
         if local and (method != "augment" or wishes.basis is None):
             raise ModelError('offcut.BirthDeath needs method="augment" and a basis')
         self.wishes, self.method = wishes, method
-        self.programs: dict[Any, Any] = {}
         self._prepared: dict[Any, tuple[Prepared, GPSampler]] = {}
 
     def prepare(
@@ -58,9 +65,32 @@ class GPModel:
         if key not in self._prepared:
             self._prepared.clear()
             prepared = prepare(self.wishes, x, PROCESSES[self.process], scalar)
-            self._prepared[key] = prepared, self._sampler(prepared, kernel)
+            self._prepared[key] = self._shared(prepared, kernel)
         prepared, sampler = self._prepared[key]
         return sampler, prepared.data, {"x": x[:, 0] if scalar else x}
+
+    def _shared(self, prepared: Prepared, kernel: Any) -> tuple[Prepared, GPSampler]:
+        """The sampler; models that are the same share it, compiled code and all."""
+        plan = prepared.plan
+        base = plan.base.family if isinstance(plan.base, FamilyBase) else type(plan.base)
+        prior = self.wishes.prior if isinstance(plan.base, FamilyBase) else None
+        key = (
+            plan[:3],
+            base,
+            plan.hyper.key,
+            plan[5:],
+            id(prior),
+            kernel,
+            self.method,
+            self.wishes.nugget,
+            self.wishes.rejections,
+        )
+        if key not in SAMPLERS:
+            while len(SAMPLERS) >= MOST_SAMPLERS:
+                PROGRAMS.pop(SAMPLERS.pop(next(iter(SAMPLERS)))[0], None)
+            SAMPLERS[key] = self._sampler(prepared, kernel), prior  # which must live as long
+        sampler = SAMPLERS[key][0]
+        return prepared._replace(plan=sampler.plan), sampler
 
     def _sampler(self, prepared: Prepared, kernel: Any) -> GPSampler:
         """The sampler of the method, with the kernel."""
@@ -152,7 +182,7 @@ class GPModel:
             "method": "augment",
         }
         parts = [
-            f"{name}={_written(value)}"
+            f"{name}={written(value)}"
             for name, value in given.items()
             if not (value is default.get(name) or _same(value, default.get(name)))
         ]
@@ -161,13 +191,3 @@ class GPModel:
 
 def _same(value: Any, default: Any) -> bool:
     return isinstance(value, str) and value == default
-
-
-def _written(value: Any) -> str:
-    """A setting without memory addresses in it."""
-    if hasattr(value, "arg_constraints"):
-        numbers = [np.asarray(getattr(value, name)).tolist() for name in value.arg_constraints]
-        return f"{type(value).__name__}({', '.join(map(str, numbers))})"
-    if callable(value):
-        return getattr(value, "__qualname__", type(value).__name__)
-    return repr(value)

@@ -19,6 +19,7 @@ from offcut.gp.process import DensityProcess, IntensityProcess
 from offcut.gp.quadrature import Quadrature, rule
 from offcut.gp.sampler import GPData, Plan
 from offcut.gp.settings import (
+    ask_about_ties,
     check_inside,
     default_length_scale,
     default_variance,
@@ -42,7 +43,7 @@ FRESH = "fresh"
 #: Of the exact process: observations at most, nodes of the grid along each axis.
 MOST_EXACT, NODES = 1000, {1: 80, 2: 16}
 #: By default the base's expected covariance is that of the data.
-DEGREES, STRENGTH = 4.0, 0.3
+DEGREES, STRENGTH = 8.0, 1.0
 
 
 class Wishes(NamedTuple):
@@ -86,16 +87,17 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
     if isinstance(base, UniformBase):
         low, high = support
         spread = np.minimum(spread, high - low)
-    length_scale = (
-        default_length_scale(spread) if wishes.length_scale is None else (wishes.length_scale)
-    )
+    ours = wishes.length_scale is None
+    unit = spread if ours else np.ones(d)
+    length_scale = default_length_scale(d) if ours else wishes.length_scale
     variance = default_variance() if wishes.variance is None else wishes.variance
     fixed_scale, scale_prior = positive("length_scale", length_scale, d)
     fixed_variance, variance_prior = positive("variance", variance, d)
     if scale_prior is None:
         shortest = middle = np.broadcast_to(np.asarray(fixed_scale), (d,))
     else:
-        shortest, middle = quantiles(scale_prior, (SHORT, MIDDLE), d)
+        shortest, middle = unit * quantiles(scale_prior, (SHORT, MIDDLE), d)
+        ask_about_ties(x)
     beyond = np.zeros(d) if isinstance(base, UniformBase) else spread
     box = box_around(low, high, beyond, middle)
     exact = wishes.basis is None
@@ -147,6 +149,7 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
             np.broadcast_to(1.0 if fixed_scale is None else fixed_scale, (d,))
         ),
         variance=jnp.asarray(1.0 if fixed_variance is None else fixed_variance),
+        unit=jnp.asarray(unit),
         volume=jnp.asarray(volume),
         rate=tuple(map(jnp.asarray, wishes.rate or (1.0, 1.0))),  # type: ignore[arg-type]
         quadrature=_quadrature(basis, summed, box.inside(inside[0]), box.inside(inside[1])),
@@ -243,8 +246,8 @@ def _check_exact(n: int, d: int) -> None:
     """Refuse what the exact process cannot do."""
     if n > MOST_EXACT or d > 2:
         raise ModelError(
-            f"the exact process (basis=None) is for up to {MOST_EXACT:,} observations in one or two "
-            f'dimensions, got {n:,} in {d}: leave basis at "auto"'
+            f"the exact process (basis=None) is for up to {MOST_EXACT:,} observations in one or "
+            f'two dimensions, got {n:,} in {d}: leave basis at "auto"'
         )
 
 

@@ -29,6 +29,8 @@ from offcut.sampler import Sampler, Stage, Variable
 #: Curvature of the logistic log likelihood at its steepest, which weighs data against prior where
 #: directions of the joint move are fitted.
 CURVATURE = 0.25
+#: Beyond every proposal, in units of half the box.
+FAR = 1e6
 JOINT = HMC(num_steps=4, jitter=0.4)
 SCALE = RandomWalk()
 
@@ -49,6 +51,7 @@ class GPData(NamedTuple):
     base: Any  # its prior's arrays
     length_scale: jax.Array  # (d,) where fixed, in the units of the data
     variance: jax.Array  # where fixed
+    unit: jax.Array  # (d,) of the prior of the length-scale, in the units of the data
     volume: jax.Array  # |T|
     rate: tuple[jax.Array, jax.Array]  # a and b of the prior of the upper rate
     quadrature: Any  # a Quadrature where Z is known
@@ -81,6 +84,7 @@ class State(NamedTuple):
     tuning: dict[str, Tuning]
     centre: jax.Array  # of the box, with half of it: for the record
     half: jax.Array
+    unit: jax.Array  # of the length-scale
     own: Any
 
 
@@ -105,7 +109,9 @@ class GPSampler(Sampler):
         log_g0 = plan.base.log_density(p, rule.nodes, data)
         if plan.supported == "side":
             mean, root = plan.base.parts(p)  # type: ignore[union-attr]
-            low, high = (norm.cdf((edge - mean) / root[0]) for edge in data.support)
+            # Far rather than infinite: the derivative at infinity would be 0 times infinity.
+            edges = (jnp.clip(edge, -FAR, FAR) for edge in data.support)
+            low, high = (norm.cdf((edge - mean) / root[0]) for edge in edges)
             supported = (high - low)[0]
         elif plan.supported == "box":
             supported = jnp.sum(rule.weights * jnp.exp(log_g0))
@@ -239,8 +245,8 @@ class GPSampler(Sampler):
                 tuning[name] = SCALE.first_tuning(plan.layout.n, plan.hyper.size)
         w = self.root_spectrum(hyper, data) * beta
         # The state is given away in every call, so that it must not share arrays with the data.
-        centre, half = jnp.array(data.centre, copy=True), jnp.array(data.half, copy=True)
-        state = State(beta, w, p, hyper, log_rate, tuning, centre, half, ())
+        centre, half, unit = (jnp.array(a, copy=True) for a in (data.centre, data.half, data.unit))
+        state = State(beta, w, p, hyper, log_rate, tuning, centre, half, unit, ())
         return self.first_own(state, data)
 
     def first_own(self, state: State, data: GPData) -> State:
@@ -267,7 +273,7 @@ class GPSampler(Sampler):
         return {
             "weights": state.w,
             **self.plan.base.record(state.base, state.centre, state.half),
-            **self.plan.hyper.record(state.hyper),
+            **self.plan.hyper.record(state.hyper, state.unit),
             **self.plan.process.record(state.log_rate),
         }
 

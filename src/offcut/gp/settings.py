@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,14 +10,18 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
 
-from offcut.errors import DataError, ModelError
+from offcut.errors import DataError, ModelError, TrustWarning
 from offcut.mixtures.base import data_covariance
 from offcut.regions.box import Box as BoxRegion
 
 #: Median and spread of log length-scale, in standard deviations of the data, where not given.
-LENGTH_SCALE = (0.5, 0.7)
+LENGTH_SCALE = (0.6, 0.8)
 #: Median and spread of the log variance of f, where not given.
-VARIANCE = (4.0, 0.7)
+VARIANCE = (2.0, 0.5)
+
+
+#: From so many observations on, a larger share of repeated ones is worth a word.
+MANY, TIED = 20, 0.2
 
 
 def positive(name: str, value: Any, d: int) -> tuple[np.ndarray | None, Any]:
@@ -59,11 +64,23 @@ def spread_of(x: np.ndarray) -> np.ndarray:
     return np.where(robust > 0, np.minimum(robust, deviation), deviation)
 
 
-def default_length_scale(spread: np.ndarray) -> Any:
-    """The prior where none is given."""
+def ask_about_ties(x: np.ndarray) -> None:
+    """Warn where many observations (n, d) are repeated."""
+    repeated = len(x) - len(np.unique(x, axis=0))
+    if len(x) >= MANY and repeated > TIED * len(x):
+        warnings.warn(
+            f"{repeated:,} of {len(x):,} observations repeat others: have they been rounded? A "
+            "density with an inferred length-scale makes spikes of repeated values. Add uniform "
+            "noise of the size of the rounding, or fix length_scale",
+            TrustWarning,
+            stacklevel=2,
+        )
+
+
+def default_length_scale(d: int) -> Any:
+    """The prior where none is given, in units of the data's spread."""
     middle, width = LENGTH_SCALE
-    location = np.log(middle * spread)
-    return dist.LogNormal(location[0] if len(spread) == 1 else location, width)
+    return dist.LogNormal(np.log(middle), width).expand(() if d == 1 else (d,))
 
 
 def default_variance() -> Any:

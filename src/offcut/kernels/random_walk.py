@@ -52,7 +52,9 @@ class RandomWalk(WalkKernel):
         """One Metropolis step."""
         key_walk, key_accept = jax.random.split(key)
         proposal = walk(key_walk, position, tuning)
-        log_ratio = log_density(proposal) - log_density(position)
+        # Through a loop, so that the density is compiled once.
+        there, here = jax.lax.map(log_density, jnp.stack([proposal, position]))
+        log_ratio = there - here
         rate = jnp.exp(jnp.minimum(jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio), 0.0))
         accepted = jax.random.uniform(key_accept) < rate
         return jnp.where(accepted, proposal, position), {

@@ -2,9 +2,18 @@
 
 ``density`` shows what was there before the filter, ``posterior`` the parameters, ``rejections``
 whether the budget left room, ``mixture`` the clusters of a truncated mixture, ``frames`` and
-``concentrations`` orientations. Each returns a matplotlib ``Figure``, to be saved with ``savefig``.
+``concentrations`` orientations. Of Gaussian process models ``density_bands``, ``difference``,
+``intensity``, ``function_band`` and ``rejected_proposals`` show what was inferred and what it stands
+on. Each returns a matplotlib ``Figure``, to be saved with ``savefig``.
 """
 
+from offcut.plots.densities import (
+    density_bands,
+    difference,
+    function_band,
+    intensity,
+    rejected_proposals,
+)
 from offcut.plots.kappa import concentrations
 from offcut.plots.mixtures import mixture
 from offcut.plots.models import density, posterior, rejections
@@ -37,8 +46,13 @@ __all__ = [
     "TRUTH",
     "concentrations",
     "density",
+    "density_bands",
+    "difference",
     "frames",
+    "function_band",
+    "intensity",
     "mixture",
     "posterior",
+    "rejected_proposals",
     "rejections",
 ]
