@@ -135,6 +135,7 @@ def test_one_warning_for_all_doubts(
     assert issubclass(said[0].category, ConvergenceWarning)
     assert said[0].filename == __file__
     assert all(line in str(said[0].message) for line in fitted.trouble_)
+    assert fitted.trouble_ == offcut.summary(fitted.posterior_).trouble
 
 
 def test_converged_needs_r_hats_that_are_known(fitted: GaussianProcessDensity) -> None:

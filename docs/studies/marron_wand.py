@@ -196,6 +196,8 @@ def main() -> None:
     chosen = parser.parse_args()
     replicates = 3 if chosen.quick else chosen.replicates
     numbers = [int(part) for part in chosen.densities.split(",") if part] or list(DENSITIES)
+    if replicates < 2 or not set(numbers) <= set(DENSITIES):
+        parser.error("at least 2 replicates, for their spread, and densities from 1 to 15")
     print(
         "| density | KDE, 1000 ISE | GP, 1000 ISE | ratio | GP better | 90% bands hold "
         "| 1% quantile of log Z | largest R-hat |\n|---|---|---|---|---|---|---|---|"

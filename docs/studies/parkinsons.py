@@ -85,7 +85,9 @@ def report(name: str, posterior: xr.DataTree, seconds: float, first: float) -> N
         "ess": min(row["ess"] for row in followed),
         "r_hat": max(row["r_hat"] for row in followed),
     }
-    print(f"  {seconds:.1f} CPU-seconds with warm-up; the first call, which compiles, {first:.0f} s")
+    print(
+        f"  {seconds:.1f} CPU-seconds with warm-up; the first call, which compiles, {first:.0f} s"
+    )
     for label, row in mixing.items():
         rate = row["ess"] / seconds
         print(f"  ESS {row['ess']:7,.0f} ({rate:6,.0f}/s)  R-hat {row['r_hat']:.3f}  {label}")

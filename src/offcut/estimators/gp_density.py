@@ -152,8 +152,8 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
             prior=self.prior,
             method=self.method,
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TrustWarning)  # said once, below
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", TrustWarning)  # said once, below
             posterior = sample(
                 model,
                 X[:, 0] if X.shape[1] == 1 else X,
@@ -166,7 +166,7 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
                 progress=bool(self.verbose),
             )
         self.model_, self.posterior_ = model, posterior
-        self._judge()
+        self._judge(said)
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -221,16 +221,19 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
             state["model_"] = GPDensity(**self.model_._settings())
         return state
 
-    def _judge(self) -> None:
+    def _judge(self, said: list[warnings.WarningMessage]) -> None:
         """How far to trust the run; one warning for all doubts."""
-        report = summary(self.posterior_)
-        rows = report.table.items()
+        rows = summary(self.posterior_).table.items()
         r_hats = [row["r_hat"] for name, row in rows if name.startswith("log_density")]
         r_hats = r_hats or [row["r_hat"] for _, row in rows]
         if self.posterior_.attrs["draws_rejections"]:
             r_hats.append(rejection_numbers(self.posterior_)["r_hat"])
         self.converged_ = all(value < R_HAT_LIMIT for value in r_hats)
-        self.trouble_ = report.trouble
+        doubts = [one for one in said if issubclass(one.category, TrustWarning)]
+        self.trouble_ = [str(one.message) for one in doubts]
+        for other in said:
+            if other not in doubts:
+                warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
         if self.trouble_:
             warnings.warn(" ".join(self.trouble_), UnsettledWarning, stacklevel=3)
 

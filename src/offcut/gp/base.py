@@ -44,7 +44,7 @@ class UniformBase:
         """Nothing is unknown."""
         return jnp.zeros(())
 
-    def first(self, points: np.ndarray, data: Any) -> jax.Array:
+    def first(self, data: Any) -> jax.Array:
         """Where a chain starts."""
         return jnp.zeros(0)
 
@@ -125,9 +125,9 @@ class NormalBase:
         jacobian = d * np.log(2) + jnp.sum(jnp.arange(d + 1, 1, -1) * logs)
         return wishart + normal + jacobian
 
-    def first(self, points: np.ndarray, data: Any) -> jax.Array:
-        """A draw given the data, as if nothing had been rejected, of the posterior mean's size."""
-        total = features(jnp.asarray(points.T)).sum(1)
+    def first(self, data: Any) -> jax.Array:
+        """A draw given the data, as if nothing had been rejected."""
+        total = features(data.x).sum(1)
         return self.update(jax.random.key(0), jnp.zeros(self.size), total, data)
 
     def shaped(self, p: jax.Array) -> jax.Array:
@@ -186,14 +186,13 @@ class FamilyBase:
         """log density of p."""
         return self.prior.log_density(p, {})
 
-    def first(self, points: np.ndarray, data: Any) -> jax.Array:
-        """Draws of the prior, the likeliest of many for the data."""
-        u = jnp.asarray(points.T)
+    def first(self, data: Any) -> jax.Array:
+        """Of many draws of the prior the likeliest for the data."""
         keys = jax.random.split(jax.random.key(0), 200)
-        tried = jnp.stack([self.prior.unconstrain(self.prior.sample(key)) for key in keys])
+        tried = jax.vmap(lambda key: self.prior.unconstrain(self.prior.sample(key)))(keys)
 
         def score(p: jax.Array) -> jax.Array:
-            value = jnp.sum(self.log_density(p, u, data)) + self.log_prior(p, data)
+            value = jnp.sum(self.log_density(p, data.x, data)) + self.log_prior(p, data)
             return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
         return tried[jnp.argmax(jax.lax.map(score, tried))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
@@ -14,6 +15,7 @@ from offcut.gp.evaluation import _proposed, _supported, draws_of
 from offcut.gp.grid import Grid
 from offcut.gp.planning import Prepared
 from offcut.gp.quadrature import rule
+from offcut.gp.sampler import GPData, GPSampler
 from offcut.precision import in_float64
 
 #: What a run may leave out without a word: of the prior covariance, of the draws of the
@@ -125,20 +127,19 @@ def _share_outside(prepared: Prepared, p: np.ndarray) -> float:
 
 def _quadrature_error(prepared: Prepared, w: np.ndarray, p: np.ndarray, log_Z: np.ndarray) -> float:
     """Largest change of log Z with twice the nodes along each axis."""
-    from offcut.gp.sampler import GPSampler
-
     plan = prepared.plan
     low, high = (np.asarray(edge) for edge in prepared.data.support)
     finer = rule(
         plan.basis.tables, plan.basis.sizes, np.maximum(low, -1), np.minimum(high, 1), finer=2
     )
     sampler, data = GPSampler(plan), prepared.data._replace(quadrature=finer)
-    values = [
-        float(
-            jnp.log(
-                sampler.normaliser(sampler.at_nodes(jnp.asarray(a), data), jnp.asarray(b), data)
-            )
-        )
-        for a, b in zip(w, p, strict=True)
-    ]
-    return float(np.abs(np.array(values) - log_Z).max())
+
+    @jax.jit
+    def each(w: jax.Array, p: jax.Array, data: GPData) -> jax.Array:
+        def one(pair: tuple) -> jax.Array:
+            return jnp.log(sampler.normaliser(sampler.at_nodes(pair[0], data), pair[1], data))
+
+        return jax.lax.map(one, (w, p))
+
+    values = np.asarray(each(jnp.asarray(w), jnp.asarray(p), data))
+    return float(np.abs(values - log_Z).max())

@@ -93,6 +93,7 @@ class GPSampler(Sampler):
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self._first_program = jax.jit(self._first)
 
     def root_spectrum(self, hyper: jax.Array, data: GPData) -> jax.Array:
         """D."""
@@ -227,15 +228,7 @@ class GPSampler(Sampler):
     def start(self, key: jax.Array, data: GPData, budget: int) -> State:
         """f near zero, the base near the data, hyperparameters near the middle of their prior."""
         plan = self.plan
-        k = jax.random.split(key, 4)
-        p = plan.base.first(np.asarray(data.x).T, data)
-        p = p + jax.random.normal(k[0], p.shape) * 0.5 / np.sqrt(plan.layout.n + 1)
-        hyper = _near_the_middle(k[1], plan.hyper)
-        log_rate = jnp.zeros(())
-        if plan.process.rated:
-            twice = 2 * (plan.layout.n + 1) / data.volume
-            log_rate = jnp.log(twice) + 0.2 * jax.random.normal(k[2])
-        beta = 0.3 * jax.random.normal(k[3], (plan.basis.number,))
+        beta, w, p, hyper, log_rate = self._first_program(key, data)
         tuning = {}
         if plan.joint:
             size = p.shape[0] + int(plan.process.rated) + 1
@@ -243,11 +236,23 @@ class GPSampler(Sampler):
         if plan.hyper.size:
             for name in ("scale", "hyper") if plan.joint else ("hyper",):
                 tuning[name] = SCALE.first_tuning(plan.layout.n, plan.hyper.size)
-        w = self.root_spectrum(hyper, data) * beta
         # The state is given away in every call, so that it must not share arrays with the data.
         centre, half, unit = (jnp.array(a, copy=True) for a in (data.centre, data.half, data.unit))
         state = State(beta, w, p, hyper, log_rate, tuning, centre, half, unit, ())
         return self.first_own(state, data)
+
+    def _first(self, key: jax.Array, data: GPData) -> tuple:
+        plan = self.plan
+        k = jax.random.split(key, 4)
+        p = plan.base.first(data)
+        p = p + jax.random.normal(k[0], p.shape) * 0.5 / np.sqrt(plan.layout.n + 1)
+        hyper = _near_the_middle(k[1], plan.hyper)
+        log_rate = jnp.zeros(())
+        if plan.process.rated:
+            twice = 2 * (plan.layout.n + 1) / data.volume
+            log_rate = jnp.log(twice) + 0.2 * jax.random.normal(k[2])
+        beta = 0.3 * jax.random.normal(k[3], (plan.basis.number,))
+        return beta, self.root_spectrum(hyper, data) * beta, p, hyper, log_rate
 
     def first_own(self, state: State, data: GPData) -> State:
         """What else the sampler keeps."""
@@ -297,7 +302,8 @@ def _directions(D: jax.Array, gram: jax.Array, fitted: jax.Array) -> jax.Array:
 
 def _near_the_middle(key: jax.Array, hyper: Hyperparameters) -> jax.Array:
     """Halfway between a draw of the prior and the mean of many."""
-    if hyper.prior is None:
+    prior = hyper.prior
+    if prior is None:
         return jnp.zeros(0)
-    drawn = [hyper.prior.unconstrain(hyper.prior.sample(own)) for own in jax.random.split(key, 17)]
-    return 0.5 * drawn[0] + 0.5 * jnp.median(jnp.stack(drawn[1:]), axis=0)
+    drawn = jax.vmap(lambda own: prior.unconstrain(prior.sample(own)))(jax.random.split(key, 17))
+    return 0.5 * drawn[0] + 0.5 * jnp.median(drawn[1:], axis=0)

@@ -3,8 +3,8 @@
 ``density`` shows what was there before the filter, ``posterior`` the parameters, ``rejections``
 whether the budget left room, ``mixture`` the clusters of a truncated mixture, ``frames`` and
 ``concentrations`` orientations. Of Gaussian process models ``density_bands``, ``difference``,
-``intensity``, ``function_band`` and ``rejected_proposals`` show what was inferred and what it stands
-on. Each returns a matplotlib ``Figure``, to be saved with ``savefig``.
+``intensity``, ``function_band`` and ``rejected_proposals`` show what was inferred and what it
+stands on. Each returns a matplotlib ``Figure``, to be saved with ``savefig``.
 """
 
 from offcut.plots.densities import (

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from offcut.errors import DataError, SettingsError
-from offcut.plots.models import _white_to
+from offcut.plots.models import _count_histogram, _white_to
 from offcut.plots.style import BLUE, CHAIN_COLOURS, GREY, INK, ORANGE, STYLE, TRUTH, pyplot
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ MOST_POINTS = 2000
 PLACES, SIDE = 501, 80
 #: A density is shown where its mean is above this share of its peak, and wherever there are data.
 VISIBLE = 0.005
+#: Room at both ends, as a share of the range.
+MARGIN = 0.015
 #: Height of a rug, as a share of what is above it.
 RUG = 0.055
 #: The sides of a map have one scale unless one is this many times as long.
@@ -71,7 +73,8 @@ def density_bands(
     ['patients: median and 80% band']
     """
     plt = pyplot()
-    groups = dict(posteriors) if isinstance(posteriors, Mapping) else {"": posteriors}
+    several = isinstance(posteriors, Mapping) and not isinstance(posteriors, xr.DataTree)
+    groups: dict[str, Any] = dict(posteriors) if several else {"": posteriors}  # type: ignore[arg-type]
     if not groups:
         raise SettingsError("posteriors is an empty dict: there is nothing to draw")
     for one in groups.values():
@@ -195,24 +198,17 @@ def rejected_proposals(
         counts = posterior["sample_stats"].dataset["rejected"].values.ravel()
     with plt.rc_context(STYLE):
         figure, (left, right) = _two_axes(plt, ax, (8.4, 3.2), {"ncols": 2, "width_ratios": (3, 2)})
-        title = f"where: {len(places):,} in {len(found)} draws"
-        if not len(places):
-            left.set_title("no rejections in these draws")
-        elif d == 1:
-            _rejected_on_a_line(left, model, posterior, places[:, 0], title)
+        if d == 1:
+            _rejected_on_a_line(left, model, posterior, places[:, 0])
         else:
-            _rejected_on_a_map(left, posterior, places, title)
+            _rejected_on_a_map(left, posterior, places)
             left.set_ylabel(names[1])
+        left.set_title(f"where: {len(places):,} in {len(found)} draws")
         left.set_xlabel(names[0])
-        edges = np.histogram_bin_edges(counts, "auto" if np.ptp(counts) > 1 else 1)
-        edges = np.unique(np.concatenate([np.floor(edges) - 0.5, [counts.max() + 0.5]]))
-        share = np.histogram(counts, edges)[0] / len(counts) / np.diff(edges)
-        right.stairs(share, edges, fill=True, color=BLUE, alpha=0.55, gid="counts")
+        _count_histogram(right, counts, "none")
         right.set_title(f"how many: median {np.median(counts):,.0f}, most {counts.max():,}")
-        right.set_xlabel(f"|Y| in {'a sweep' if drawn else 'a draw'}")
-        right.set_ylabel("probability")
-        right.xaxis.set_major_formatter("{x:,.0f}")
-        right.set_ylim(bottom=0)
+        if not drawn:
+            right.set_xlabel("rejected proposals |Y| in a draw")
     return figure
 
 
@@ -231,7 +227,8 @@ def difference(
     """How the densities of two groups differ, and how sure that is.
 
     On top the posterior mean of the difference with its pointwise band, and rugs of both groups;
-    below the posterior probability, at each place, that the first density is the greater one.
+    below the posterior probability, at each place, that the first density is the greater one (grey
+    beyond all data, where the prior decides).
 
     Parameters
     ----------
@@ -286,12 +283,19 @@ def difference(
                 },
             },
         )
-        bottom.plot(grid, found.probability_greater, color=INK, linewidth=1.6, gid="probability")
+        greater, all_data = found.probability_greater, np.concatenate(data)
+        among = (grid >= all_data.min()) & (grid <= all_data.max())
+        bottom.plot(
+            grid, greater, color=GREY, linewidth=0.9, label="beyond all data", gid="probability"
+        )
+        bottom.plot(grid, np.where(among, greater, np.nan), color=INK, linewidth=1.7)
+        if not among.all():
+            bottom.legend(loc="best")
         bottom.axhline(0.5, color=GREY, linewidth=0.9, zorder=1)
         bottom.set_ylim(-0.02, 1.02)
         bottom.set_yticks([0, 0.25, 0.5, 0.75, 1])
         bottom.set_ylabel("probability")
-        bottom.set_title(f"that {names[0]} is denser than {names[1]}")
+        bottom.set_title(f"posterior probability that {names[0]} is denser than {names[1]}")
         bottom.set_xlabel(xlabel)
         bottom.set_xlim(grid[0], grid[-1])
     return figure
@@ -337,7 +341,7 @@ def intensity(
     low, high = _reach(model, posterior)
     with plt.rc_context(STYLE):
         if d == 2:
-            figure, ax = _axes(plt, ax, (5.4, 4.2))
+            figure, ax = _axes(plt, ax, (5.4, 4.2), "compressed")
             _intensity_map(figure, ax, model, posterior, events, low, high)
             ax.set_ylabel(names[1])
         else:
@@ -408,14 +412,18 @@ def _visible(model: Any, posteriors: Any) -> np.ndarray:
             wide, x = np.linspace(low, high, PLACES), _observed(posterior)
             mean = model.density(posterior, wide)
             seen = wide[mean > VISIBLE * mean.max()]
-            low, high = min(x.min(), seen[0]), max(x.max(), seen[-1])
+            first, last = min(x.min(), seen[0]), max(x.max(), seen[-1])
+            room = MARGIN * (last - first)
+            low, high = max(low, first - room), min(high, last + room)
         ends.append((low, high))
     return np.linspace(min(low for low, _ in ends), max(high for _, high in ends), PLACES)
 
 
-def _axes(plt: Any, ax: Any, size: tuple[float, float]) -> tuple[Any, Any]:
+def _axes(
+    plt: Any, ax: Any, size: tuple[float, float], layout: str = "constrained"
+) -> tuple[Any, Any]:
     """The user's axes, or new ones."""
-    return (ax.figure, ax) if ax is not None else plt.subplots(figsize=size, layout="constrained")
+    return (ax.figure, ax) if ax is not None else plt.subplots(figsize=size, layout=layout)
 
 
 def _two_axes(plt: Any, ax: Any, size: tuple[float, float], settings: dict) -> tuple[Any, Any]:
@@ -451,7 +459,8 @@ def _finish(
 ) -> None:
     """Limits around what is drawn, and a rug for each group in a strip below."""
     low, high = ax.get_ylim()
-    low, high = (0.0, 1.02 * ax.dataLim.y1) if from_zero else (low, high)
+    if from_zero:
+        low, high = 0.0, 1.02 * ax.dataLim.y1 or 1.0
     height = RUG * (high - low)
     for row, x in enumerate(groups):
         top = low - 0.25 * height - row * height
@@ -491,38 +500,45 @@ def _legend(ax: Any, entries: Mapping[str, Any]) -> None:
     )
 
 
-def _rejected_on_a_line(
-    ax: Any, model: Any, posterior: xr.DataTree, places: np.ndarray, title: str
-) -> None:
+def _rejected_on_a_line(ax: Any, model: Any, posterior: xr.DataTree, places: np.ndarray) -> None:
     """Histogram of rejections, the density of what was accepted, the data."""
-    low, high = np.quantile(places, [0.0005, 0.9995])
     x = _observed(posterior)[:, 0]
-    low, high = min(low, x.min()), max(high, x.max())
+    low, high = _nearly_all(places, x)
     edges = np.linspace(low, high, 61)
-    share = np.histogram(places, edges)[0] / (len(places) * np.diff(edges))
-    ax.stairs(share, edges, fill=True, color=ORANGE, alpha=0.45, gid="rejected")
-    entries = {"rejected": ax.patches[-1]}
-    grid = np.linspace(low, high, PLACES)
+    share = np.histogram(places, edges)[0] / (max(len(places), 1) * np.diff(edges))
+    ax.stairs(share, edges, fill=True, color=ORANGE, alpha=0.45, label="rejected", gid="rejected")
+    room = MARGIN * (high - low)
+    grid = np.linspace(low - room, high + room, PLACES)
     if hasattr(model, "density"):
         mean = model.density(posterior, grid)
-        (entries["accepted: posterior mean"],) = ax.plot(grid, mean, color=BLUE, gid="accepted")
+        ax.plot(grid, mean, color=BLUE, label="accepted", gid="accepted")
     _finish(ax, grid, [x], from_zero=True)
     ax.set_ylabel("density")
-    ax.set_title(title, pad=20)
-    _legend(ax, entries)
+    ax.legend(loc="best", handlelength=1.5)
 
 
-def _rejected_on_a_map(ax: Any, posterior: xr.DataTree, places: np.ndarray, title: str) -> None:
-    """Share of the rejections in small squares, with the data on top."""
-    x = _thinned(_observed(posterior))
-    low, high = np.quantile(places, [0.0005, 0.9995], axis=0)
-    low, high = np.minimum(low, x.min(0)), np.maximum(high, x.max(0))
-    side = int(np.clip(np.sqrt(len(places)) / 4, 8, 40))
+def _rejected_on_a_map(ax: Any, posterior: xr.DataTree, places: np.ndarray) -> None:
+    """The darker, the more rejections in a small square; the data on top."""
+    x = _observed(posterior)
+    low, high = _nearly_all(places, x)
+    side = int(np.clip(np.sqrt(len(places)) / 8, 8, 40))
     bins = [np.linspace(a, b, side + 1) for a, b in zip(low, high, strict=True)]
-    share = np.histogram2d(*places.T, bins=bins)[0]
-    ax.pcolormesh(*bins, share.T, cmap=_white_to(ORANGE), gid="rejected", rasterized=True)
-    _points(ax, x)
-    ax.set_title(title)
+    counts, _ = np.histogramdd(places, bins=bins)
+    ax.pcolormesh(*bins, counts.T, cmap=_white_to(ORANGE), vmin=0, gid="rejected", rasterized=True)
+    ax.plot([], [], "s", color=ORANGE, alpha=0.7, label="rejected")
+    _points(ax, x, label="observed")
+    room = MARGIN * (high - low)
+    ax.set_xlim(low[0] - room[0], high[0] + room[0])
+    ax.set_ylim(low[1] - room[1], high[1] + room[1])
+    ax.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none")
+
+
+def _nearly_all(places: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
+    """Limits around all of x and all but a thousandth of the places."""
+    if not len(places):
+        return x.min(0), x.max(0)
+    low, high = np.quantile(places, [0.0005, 0.9995], axis=0)
+    return np.minimum(low, x.min(0)), np.maximum(high, x.max(0))
 
 
 def _intensity_map(
@@ -535,21 +551,24 @@ def _intensity_map(
     high: np.ndarray,
 ) -> None:
     """Posterior mean at the middle of small squares, with the events on top."""
-    edges = [np.linspace(a, b, SIDE + 1) for a, b in zip(low, high, strict=True)]
-    middles = [0.5 * (edge[1:] + edge[:-1]) for edge in edges]
+    steps = (np.arange(SIDE) + 0.5) / SIDE
+    middles = [a + (b - a) * steps for a, b in zip(low, high, strict=True)]
     mesh = np.stack(np.meshgrid(*middles), axis=-1).reshape(-1, 2)
-    mean = model.intensity(posterior, mesh).reshape(SIDE, SIDE)
-    image = ax.pcolormesh(
-        *edges, mean, cmap=_white_to(BLUE), vmin=0, gid="intensity", rasterized=True
-    )
-    _points(ax, _thinned(events))
-    figure.colorbar(image, ax=ax, label="posterior mean intensity")
     sides = high - low
-    if sides.max() < OBLONG * sides.min():
-        ax.set_aspect("equal")
-    ax.set_xlim(low[0], high[0])
-    ax.set_ylim(low[1], high[1])
+    image = ax.imshow(
+        model.intensity(posterior, mesh).reshape(SIDE, SIDE),
+        extent=(low[0], high[0], low[1], high[1]),
+        origin="lower",
+        aspect="equal" if sides.max() < OBLONG * sides.min() else "auto",
+        interpolation="bilinear",
+        cmap=_white_to(BLUE),
+        vmin=0,
+        gid="intensity",
+    )
+    _points(ax, events)
+    figure.colorbar(image, ax=ax, label="posterior mean intensity")
 
 
-def _points(ax: Any, x: np.ndarray) -> None:
-    ax.scatter(*x.T, s=9, color=INK, edgecolors="white", linewidths=0.5, gid="observed")
+def _points(ax: Any, x: np.ndarray, **settings: Any) -> None:
+    style = {"s": 9, "color": INK, "edgecolors": "white", "linewidths": 0.5, "gid": "observed"}
+    ax.scatter(*_thinned(x).T, **style, **settings)
