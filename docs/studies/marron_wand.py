@@ -6,8 +6,8 @@ default priors against ``scipy.stats.gaussian_kde`` with its default bandwidth (
 integrated squared error, and how often the pointwise 90% bands hold the true density, over the
 mass of the truth.
 
-    python docs/studies/marron_wand.py                              # 20 data sets each, an hour
-    python docs/studies/marron_wand.py --quick                      # 3 data sets each
+    python docs/studies/marron_wand.py            # 20 data sets each, about 40 minutes
+    python docs/studies/marron_wand.py --quick    # 3 data sets each
     python docs/studies/marron_wand.py --densities 1,2,10 -n 500
 """
 

@@ -225,7 +225,7 @@ def invariance(case, sampler, seed=5, replicates=10_000, steps=3):
     plan = case.prepared.plan
     first = sampler.start(keys.from_seed(0), case.prepared.data, case.budget)
     first = sampler.resized(first, TRIED)
-    small = {"joint": 0.12, "scale": 0.5, "hyper": 0.5, "family": 0.2}
+    small = {"joint": 0.12, "all": 0.1, "hyper": 0.5, "family": 0.2}
     tuning = {
         name: own._replace(step_size=jnp.asarray(small.get(name, own.step_size)))
         for name, own in first.tuning.items()

@@ -29,7 +29,7 @@ from offcut.mixtures.features import size as number_of_features
 from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 
 #: Steps of the hyperparameters for each draw of Pólya-Gamma variables.
-HYPER_STEPS = 2
+HYPER_STEPS = 1
 #: How parameters of a base without conjugate prior move.
 FAMILY = HMC(num_steps=5, jitter=0.4)
 
@@ -202,13 +202,16 @@ class AugmentedSampler(GPSampler):
         plan = self.plan
         key_prior, key_slice = jax.random.split(key)
         other = jax.random.normal(key_prior, beta.shape)
-        rows = held.f.shape[0]
-        sign = jnp.where(jnp.arange(rows) < plan.layout.n, 1.0, -1.0)
-        there = (jnp.arange(rows) < plan.layout.n + held.count) & self._inside(held.u, data)
         both = [self._everywhere(D * part, held) for part in (beta, other)]
 
         def log_likelihood(pair: tuple) -> jax.Array:
-            return jnp.sum(jnp.where(there, jax.nn.log_sigmoid(sign * pair[1]), 0.0))
+            def add(total: jax.Array, u: jax.Array, at: jax.Array, there: jax.Array) -> jax.Array:
+                f = lax.dynamic_slice(pair[1], (at,), (plan.layout.chunk,))
+                sign = jnp.where(at + jnp.arange(plan.layout.chunk) < plan.layout.n, 1.0, -1.0)
+                there = there & self._inside(u, data)
+                return total + jnp.sum(jnp.where(there, jax.nn.log_sigmoid(sign * f), 0.0))
+
+            return points.in_chunks(plan.layout, held, add, jnp.zeros(()))
 
         return elliptical_slice(key_slice, (beta, both[0]), (other, both[1]), log_likelihood)[0]
 

@@ -3,7 +3,8 @@ r"""What all samplers share: the state, Z by quadrature, moves with Y summed out
 The moves with Y summed out cure the slow mixing of |Y| and log Z: given Y, the level of f is known
 to 1/√n of itself, and so a sweep moves it by no more. With Z by quadrature the level moves freely,
 and so do parameters of the base, f moving along so that the density at the data stays nearly the
-same (``joint_move``); so does what scales f (``scale_move``).
+same (``joint_move``). Where hyperparameters are unknown everything moves at once, by HMC
+(``move_everything``).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ CURVATURE = 0.25
 #: Beyond every proposal, in units of half the box.
 FAR = 1e6
 JOINT = HMC(num_steps=4, jitter=0.4)
+EVERYTHING = HMC(num_steps=8, jitter=0.5)
 SCALE = RandomWalk()
 
 
@@ -187,28 +189,55 @@ class GPSampler(Sampler):
         )
         return state, {"joint_acceptance": stats["acceptance_rate"]}
 
-    def scale_move(
-        self, key: jax.Array, state: State, stage: Stage, data: GPData
+    def position(self, state: State) -> jax.Array:
+        """(beta, base, hyperparameters, log rate where there is one)."""
+        rate = [state.log_rate[None]] if self.plan.process.rated else []
+        return jnp.concatenate([state.beta, state.base, state.hyper, *rate])
+
+    def move_everything(
+        self,
+        key: jax.Array,
+        state: State,
+        stage: Stage,
+        data: GPData,
+        kernel: Any,
+        budget: jax.Array,
     ) -> tuple[State, dict[str, jax.Array]]:
-        """Hyperparameters with beta held, so that f scales along."""
+        """A step of a kernel on the whole position."""
+        plan = self.plan
+        M, k, h = plan.basis.number, plan.base.size, plan.hyper.size
+
+        def parts(position: jax.Array) -> tuple:
+            rate = position[-1] if plan.process.rated else state.log_rate
+            return position[:M], position[M : M + k], position[M + k : M + k + h], rate
 
         def log_density(position: jax.Array) -> jax.Array:
-            w = self.root_spectrum(position, data) * state.beta
-            return self.plan.hyper.log_prior(position) + self.log_likelihood(
-                w @ data.features,
-                self.at_nodes(w, data),
-                state.base,
-                state.log_rate,
-                data,
-                stage.budget,
+            beta, p, hyper, log_rate = parts(position)
+            w = self.root_spectrum(hyper, data) * beta
+            likelihood = self.log_likelihood(
+                w @ data.features, self.at_nodes(w, data), p, log_rate, data, budget
+            )
+            return (
+                likelihood
+                + plan.base.log_prior(p, data)
+                + plan.hyper.log_prior(hyper)
+                + plan.process.log_rate_prior(log_rate, data)
+                - 0.5 * beta @ beta
             )
 
-        hyper, tuning, stats = stepped(
-            SCALE, key, state.hyper, log_density, state.tuning["scale"], stage
+        position, tuning, stats = stepped(
+            kernel, key, self.position(state), log_density, state.tuning["all"], stage
         )
-        w = self.root_spectrum(hyper, data) * state.beta
-        state = state._replace(w=w, hyper=hyper, tuning={**state.tuning, "scale": tuning})
-        return state, {"scale_acceptance": stats["acceptance_rate"]}
+        beta, p, hyper, log_rate = parts(position)
+        state = state._replace(
+            beta=beta,
+            w=self.root_spectrum(hyper, data) * beta,
+            base=p,
+            hyper=hyper,
+            log_rate=log_rate,
+            tuning={**state.tuning, "all": tuning},
+        )
+        return state, stats
 
     def summed_moves(
         self, key: jax.Array, state: State, stage: Stage, data: GPData
@@ -216,12 +245,10 @@ class GPSampler(Sampler):
         """All moves with Y summed out. Y does not belong to the state any more afterwards."""
         if not self.plan.joint:
             return state, {}
-        key_joint, key_scale = jax.random.split(key)
-        state, stats = self.joint_move(key_joint, state, stage, data)
-        if self.plan.hyper.size:
-            state, more = self.scale_move(key_scale, state, stage, data)
-            stats |= more
-        return state, stats
+        if not self.plan.hyper.size:
+            return self.joint_move(key, state, stage, data)
+        state, stats = self.move_everything(key, state, stage, data, EVERYTHING, stage.budget)
+        return state, {"joint_acceptance": stats["acceptance_rate"]}
 
     # Beginning and end.
 
@@ -230,12 +257,14 @@ class GPSampler(Sampler):
         plan = self.plan
         beta, w, p, hyper, log_rate = self._first_program(key, data)
         tuning = {}
-        if plan.joint:
-            size = p.shape[0] + int(plan.process.rated) + 1
-            tuning["joint"] = JOINT.first_tuning(plan.layout.n, size)
+        rated = int(plan.process.rated)
+        if plan.joint and not plan.hyper.size:
+            tuning["joint"] = JOINT.first_tuning(plan.layout.n, plan.base.size + rated + 1)
+        if plan.joint and plan.hyper.size:
+            size = plan.basis.number + plan.base.size + plan.hyper.size + rated
+            tuning["all"] = EVERYTHING.first_tuning(1, size)
         if plan.hyper.size:
-            for name in ("scale", "hyper") if plan.joint else ("hyper",):
-                tuning[name] = SCALE.first_tuning(plan.layout.n, plan.hyper.size)
+            tuning["hyper"] = SCALE.first_tuning(plan.layout.n, plan.hyper.size)
         # The state is given away in every call, so that it must not share arrays with the data.
         centre, half, unit = (jnp.array(a, copy=True) for a in (data.centre, data.half, data.unit))
         state = State(beta, w, p, hyper, log_rate, tuning, centre, half, unit, ())
