@@ -131,7 +131,8 @@ def compare(model: offcut.GPDensity, both: dict[str, xr.DataTree]) -> None:
     places = np.array(PLACES)
     found = model.compare(both["disease"], both["control"], places, probability=0.8)
     print("\n  shimmer   disease − control   80% interval      P(disease > control)")
-    for row in zip(*found[:5], strict=True):
+    shown = (found.points, found.mean, found.lower, found.upper, found.probability_greater)
+    for row in zip(*shown, strict=True):
         print("  {:7.2f}   {:17.3f}   {:6.3f} to {:6.3f}   {:20.3f}".format(*row))
 
 

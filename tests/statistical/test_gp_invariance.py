@@ -53,7 +53,7 @@ class Case:
         low = 0.05 if isinstance(model, offcut.GPIntensity) else -1.0
         x = rng.uniform(low, 0.95, (n, d))
         model.prepare(x[:, 0] if d == 1 else x, None, None)
-        self.prepared = next(iter(model._prepared.values()))[0]
+        self.prepared = next(iter(model._prepared.values()))
         self.n, self.d, self.budget = n, d, budget
 
     def exact(self, kind=ExactSampler, update=None):
@@ -225,7 +225,7 @@ def invariance(case, sampler, seed=5, replicates=10_000, steps=3):
     plan = case.prepared.plan
     first = sampler.start(keys.from_seed(0), case.prepared.data, case.budget)
     first = sampler.resized(first, TRIED)
-    small = {"joint": 0.12, "all": 0.1, "hyper": 0.5, "family": 0.2}
+    small = {"joint": 0.12, "all": 0.05, "hyper": 0.5, "family": 0.2}
     tuning = {
         name: own._replace(step_size=jnp.asarray(small.get(name, own.step_size)))
         for name, own in first.tuning.items()

@@ -214,13 +214,6 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
         found = self.model_.predict(self.posterior_, int(n_samples), seed=seed)
         return found.reshape(int(n_samples), self.n_features_in_)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without compiled programs, which no pickle holds: the model is made anew."""
-        state = dict(super().__getstate__())
-        if "model_" in state:
-            state["model_"] = GPDensity(**self.model_._settings())
-        return state
-
     def _judge(self, said: list[warnings.WarningMessage]) -> None:
         """How far to trust the run; one warning for all doubts."""
         rows = summary(self.posterior_).table.items()

@@ -15,8 +15,9 @@ import numpy as np
 from offcut.gp.basis import Basis
 from offcut.gp.covariance import Covariance, distances
 
-#: Beyond the data the box reaches this many standard deviations, and length-scales.
-BEYOND_DATA, BEYOND_SCALES = 1.0, 2.0
+#: Beyond data and likely proposals the box reaches this many standard deviations of the data, and
+#: length-scales.
+BEYOND_DATA, BEYOND_SCALES = 1.0, 3.0
 #: Functions at most: in all where they are products, along each axis where they are sums.
 MOST_FUNCTIONS = {1: 256, 2: 400, 3: 1000}
 LEAST_FUNCTIONS, STEP = 8, 4

@@ -113,7 +113,7 @@ class GPDensity(GPModel):
         prepared = self.prepared_for(posterior)
         if draws:
             return np.exp(evaluation.log_density(posterior, prepared, points))
-        return evaluation.mean_density(posterior, prepared, points)
+        return np.exp(evaluation.log_mean_density(posterior, prepared, points))
 
     def bands(self, posterior: xr.DataTree, points: Any, probability: float = 0.9) -> Bands:
         """Pointwise credible bands of the density."""
@@ -121,8 +121,7 @@ class GPDensity(GPModel):
 
     def score_samples(self, posterior: xr.DataTree, points: Any) -> np.ndarray:
         """log of the posterior mean density."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.density(posterior, points))
+        return evaluation.log_mean_density(posterior, self.prepared_for(posterior), points)
 
     def predict(self, posterior: xr.DataTree, size: int, *, seed: int = 0) -> np.ndarray:
         """New points from the posterior predictive distribution, (size,) or (size, d)."""

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from offcut import keys
+from offcut.augmentation.layout import MOST_REJECTED
 from offcut.errors import DataError, SettingsError
 from offcut.gp.base import BaseDensity
 from offcut.gp.planning import Prepared
@@ -40,6 +41,7 @@ class Comparison(NamedTuple):
 
     points: np.ndarray
     mean: np.ndarray
+    median: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
     probability_greater: np.ndarray  # that the first exceeds the second
@@ -108,17 +110,17 @@ def log_density(posterior: xr.DataTree, prepared: Prepared, points: Any) -> np.n
     return np.concatenate(pieces, axis=1).reshape(*drawn.shape, -1)
 
 
-def mean_density(posterior: xr.DataTree, prepared: Prepared, points: Any) -> np.ndarray:
-    """Posterior mean of the density, (point,)."""
+def log_mean_density(posterior: xr.DataTree, prepared: Prepared, points: Any) -> np.ndarray:
+    """log of the posterior mean of the density, (point,)."""
     drawn = draws_of(posterior, prepared)
     _, u = as_points(prepared, points)
     step = _columns(drawn)
-    return np.concatenate(
-        [
-            np.exp(_log_density(drawn, prepared, u[:, start : start + step])).mean(0)
+    with np.errstate(divide="ignore"):
+        sums = [
+            logsumexp(_log_density(drawn, prepared, u[:, start : start + step]), axis=0)
             for start in range(0, u.shape[1], step)
         ]
-    )
+    return np.concatenate(sums) - np.log(len(drawn.w))
 
 
 def intensity(posterior: xr.DataTree, prepared: Prepared, points: Any) -> np.ndarray:
@@ -152,13 +154,20 @@ def comparison(
     difference = a - b
     summary = bands(points, difference[None], probability)
     return Comparison(
-        summary.points, summary.mean, summary.lower, summary.upper, (difference > 0).mean(0)
+        summary.points,
+        summary.mean,
+        summary.median,
+        summary.lower,
+        summary.upper,
+        (difference > 0).mean(0),
     )
 
 
 @in_float64
 def predict(posterior: xr.DataTree, prepared: Prepared, size: int, seed: int) -> np.ndarray:
     """New points (size, d), each from a draw chosen at random: g0, accepted with sigma(f)."""
+    if not isinstance(size, int | np.integer) or size < 1:
+        raise SettingsError(f"size must be a whole number from 1 on, got {size!r}")
     drawn = draws_of(posterior, prepared)
     rng = np.random.default_rng(seed)
     rows = rng.integers(len(drawn.w), size=size)
@@ -185,25 +194,44 @@ def rejections(
     drawn = draws_of(posterior, prepared)
     rng = np.random.default_rng(seed)
     chosen = np.unique(np.linspace(0, len(drawn.w) - 1, number).astype(int))
-    n, Z = prepared.plan.layout.n, np.exp(drawn.log_normaliser[chosen])
-    if prepared.plan.process.rated:
-        counts = rng.poisson(drawn.rate[chosen] * float(prepared.data.volume) * (1 - Z))
-    else:
-        counts = rng.negative_binomial(n, Z)
+    counts = _counts(rng, drawn, prepared, chosen, posterior.attrs.get("budget", "none"))
     sets: list[np.ndarray] = []
     for place, (row, count) in enumerate(zip(chosen, counts, strict=True)):
-        found: list[np.ndarray] = []
+        found = [np.empty((0, prepared.plan.basis.d))]
         have, turn = 0, 0
         while have < count:
-            many = np.broadcast_to(drawn.p[row], (512, drawn.p.shape[1]))
-            u = _proposed(prepared, many, seed + 1, 1000 * place + turn)
+            size = int(np.clip(2 * (count - have), 256, 65_536))
+            many = np.broadcast_to(drawn.p[row], (size, drawn.p.shape[1]))
+            u = _proposed(prepared, many, seed + 1 + place, turn)
             f = drawn.w[row] @ prepared.plan.basis.features(u)
-            kept = ~((rng.random(512) < expit(f)) & _supported(prepared, u))
+            kept = ~((rng.random(size) < expit(f)) & _supported(prepared, u))
             found.append(u.T[kept])
             have, turn = have + int(kept.sum()), turn + 1
-        u_all = np.concatenate(found)[:count] if found else np.empty((0, prepared.plan.basis.d))
+        u_all = np.concatenate(found)[:count]
         sets.append(prepared.box.centre + prepared.box.half * u_all)
     return sets
+
+
+def _counts(
+    rng: np.random.Generator, drawn: Draws, prepared: Prepared, rows: np.ndarray, budget: Any
+) -> np.ndarray:
+    """|Y| given each draw: negative binomial or Poisson, and within the budget of the run."""
+    Z = np.exp(drawn.log_normaliser[rows])
+    most = MOST_REJECTED if isinstance(budget, str) else int(budget)
+
+    def draw(which: np.ndarray) -> np.ndarray:
+        if prepared.plan.process.rated:
+            volume = float(prepared.data.volume)
+            return rng.poisson(drawn.rate[rows[which]] * volume * (1 - Z[which]))
+        return rng.negative_binomial(prepared.plan.layout.n, Z[which])
+
+    counts = draw(np.arange(len(rows)))
+    for _ in range(MOST_ROUNDS):
+        over = np.flatnonzero(counts > most)
+        if not len(over):
+            break
+        counts[over] = draw(over)
+    return np.minimum(counts, most)
 
 
 def _columns(drawn: Draws) -> int:

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from offcut.gp.base import UniformBase
 from offcut.gp.box import covariance_error, shortest_scale
 from offcut.gp.evaluation import _proposed, _supported, draws_of
 from offcut.gp.grid import Grid
@@ -52,27 +51,31 @@ def judge(posterior: xr.DataTree, prepared: Prepared) -> None:
     drawn = draws_of(posterior, prepared)
     rows = np.unique(np.linspace(0, len(drawn.w) - 1, LOOKED_AT).astype(int))
     scales = _length_scales(posterior, prepared)
-    error = _covariance_error(prepared, np.median(scales, axis=0))
+    middle = np.median(scales, axis=0)
+    error = _covariance_error(prepared, middle)
     short = float(
         (scales < shortest_scale(prepared.plan.covariance, prepared.box, prepared.plan.basis))
         .any(1)
         .mean()
     )
-    outside = _share_outside(prepared, drawn.p[rows])
+    outside = _share_outside(prepared, drawn.p[rows], middle)
     attrs = posterior.attrs
     attrs["basis_error"], attrs["basis_short"] = error, short
     attrs["proposals_outside_box"] = outside
     said = []
+    learned = "length_scale" in posterior["posterior"].data_vars
+    shorter = f", and {short:.0%} of the draws have shorter ones than it has functions for"
+    shorter, short = (shorter, short) if learned else ("", 0.0)
     if error > COVARIANCE_ERROR or short > SHARE_SHORT:
         said.append(
             f"the basis of {'×'.join(map(str, prepared.plan.basis.sizes))} functions stands for "
             f"the process up to an error of {error:.1%} of its prior variance at the median "
-            f"length-scale, and {short:.0%} of the draws have shorter length-scales than it has "
-            f"functions for; give a larger basis= or a prior with longer length-scales"
+            f"length-scale{shorter}; give a larger basis= or longer length-scales"
         )
     if outside > SHARE_OUTSIDE:
         said.append(
-            f"{outside:.1%} of the proposals fall outside the box of the basis, where f is zero; "
+            f"{outside:.1%} of the proposals fall near or beyond the edge of the box of the basis, "
+            "where f is drawn to zero; "
             "a tighter prior of the base, or support=, would help"
         )
     if prepared.plan.summed:
@@ -107,21 +110,20 @@ def _length_scales(posterior: xr.DataTree, prepared: Prepared) -> np.ndarray:
 
 
 def _covariance_error(prepared: Prepared, length_scale: np.ndarray) -> float:
-    x = prepared.box.centre + prepared.box.half * np.asarray(prepared.data.x).T
-    low, high = x.min(0), x.max(0)
-    if isinstance(prepared.plan.base, UniformBase):
-        low, high = (
-            prepared.box.centre + prepared.box.half * np.asarray(edge)
-            for edge in prepared.data.support
-        )
     plan = prepared.plan
-    return covariance_error(plan.covariance, prepared.box, plan.basis, length_scale, low, high)
+    return covariance_error(
+        plan.covariance, prepared.box, plan.basis, length_scale, *prepared.region
+    )
 
 
-def _share_outside(prepared: Prepared, p: np.ndarray) -> float:
-    """Share of proposals in the support but outside the box."""
+def _share_outside(prepared: Prepared, p: np.ndarray, length_scale: np.ndarray) -> float:
+    """Share of proposals in the support whose f feels the boundary of the box, or outside it.
+
+    Within a length-scale of the boundary the variance of f is too small by 10% and more.
+    """
     u = _proposed(prepared, np.repeat(p, 100, axis=0), 0, 0)
-    beyond = (np.abs(u) > 1).any(0)
+    inner = 1 - length_scale / prepared.box.half
+    beyond = (np.abs(u) > inner[:, None]).any(0)
     return float((beyond & _supported(prepared, u)).mean())
 
 

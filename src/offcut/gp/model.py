@@ -18,6 +18,7 @@ from offcut.gp.grid import Grid
 from offcut.gp.hyperparameters import written
 from offcut.gp.planning import FRESH, PROCESSES, Prepared, Wishes, prepare
 from offcut.gp.sampler import GPData, GPSampler
+from offcut.gp.settings import ask_about_ties
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
 from offcut.kernels.hmc import HMC
 from offcut.kernels.nuts import NUTS
@@ -26,7 +27,7 @@ from offcut.mixtures.reading import as_events
 #: Samplers by what they depend on, and their compiled programs.
 SAMPLERS: dict[Any, tuple[GPSampler, Any]] = {}
 PROGRAMS: dict[Any, Any] = {}
-MOST_SAMPLERS = 32
+MOST_SAMPLERS, MOST_PREPARED = 32, 8
 
 METHODS = ("augment", "collapsed")
 #: The kernel of method="collapsed", where none is given.
@@ -52,7 +53,7 @@ class GPModel:
         if local and (method != "augment" or wishes.basis is None):
             raise ModelError('offcut.BirthDeath needs method="augment" and a basis')
         self.wishes, self.method = wishes, method
-        self._prepared: dict[Any, tuple[Prepared, GPSampler]] = {}
+        self._prepared: dict[Any, Prepared] = {}
 
     def prepare(
         self, data: Any, covariates: Any, kernel: Any
@@ -61,15 +62,22 @@ class GPModel:
         if covariates is not None:
             raise ModelError(f"{type(self).__name__} takes no covariates")
         x, scalar = as_events(data, f"{type(self).__name__}")
-        key = (x.tobytes(), x.shape, scalar, kernel)
-        if key not in self._prepared:
-            self._prepared.clear()
-            prepared = prepare(self.wishes, x, PROCESSES[self.process], scalar)
-            self._prepared[key] = self._shared(prepared, kernel)
-        prepared, sampler = self._prepared[key]
+        prepared = self._prepared_from(x, scalar)
+        if any(name == "length_scale" for name, _ in prepared.plan.hyper.key):
+            ask_about_ties(x)
+        sampler = self._shared(prepared, kernel)
         return sampler, prepared.data, {"x": x[:, 0] if scalar else x}
 
-    def _shared(self, prepared: Prepared, kernel: Any) -> tuple[Prepared, GPSampler]:
+    def _prepared_from(self, x: np.ndarray, scalar: bool) -> Prepared:
+        """Everything for data (n, d); the last few are kept."""
+        key = (x.tobytes(), x.shape, scalar)
+        if key not in self._prepared:
+            while len(self._prepared) >= MOST_PREPARED:
+                self._prepared.pop(next(iter(self._prepared)))
+            self._prepared[key] = prepare(self.wishes, x, PROCESSES[self.process], scalar)
+        return self._prepared[key]
+
+    def _shared(self, prepared: Prepared, kernel: Any) -> GPSampler:
         """The sampler; models that are the same share it, compiled code and all."""
         plan = prepared.plan
         base = plan.base.family if isinstance(plan.base, FamilyBase) else type(plan.base)
@@ -89,8 +97,7 @@ class GPModel:
             while len(SAMPLERS) >= MOST_SAMPLERS:
                 PROGRAMS.pop(SAMPLERS.pop(next(iter(SAMPLERS)))[0], None)
             SAMPLERS[key] = self._sampler(prepared, kernel), prior  # which must live as long
-        sampler = SAMPLERS[key][0]
-        return prepared._replace(plan=sampler.plan), sampler
+        return SAMPLERS[key][0]
 
     def _sampler(self, prepared: Prepared, kernel: Any) -> GPSampler:
         """The sampler of the method, with the kernel."""
@@ -137,15 +144,18 @@ class GPModel:
 
     def prepared_for(self, posterior: xr.DataTree) -> Prepared:
         """Box, basis and priors of a posterior, made again from its data where needed."""
-        x = posterior["observed_data"].dataset["x"].values
-        if not self._prepared or next(iter(self._prepared))[0] != np.asarray(x, float).tobytes():
-            self.prepare(x, None, None)
-        return next(iter(self._prepared.values()))[0]
+        x = np.asarray(posterior["observed_data"].dataset["x"].values, float)
+        return self._prepared_from(x.reshape(len(x), -1), x.ndim == 1)
 
     def facts(self, observed: dict[str, np.ndarray], sampler: Any = None) -> dict[str, Any]:
         """What else the result should say."""
-        prepared, _ = next(iter(self._prepared.values()))
+        x = observed["x"]
+        prepared = self._prepared_from(x.reshape(len(x), -1), x.ndim == 1)
         return {"method": self.method, "method_note": "", **judgement.facts(prepared, repr(self))}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: what was prepared can be prepared again."""
+        return {**self.__dict__, "_prepared": {}}
 
     def judge(self, posterior: xr.DataTree) -> None:
         """Check box, basis and quadrature against the draws, and say so in the attrs."""

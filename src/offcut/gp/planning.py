@@ -19,7 +19,6 @@ from offcut.gp.process import DensityProcess, IntensityProcess
 from offcut.gp.quadrature import Quadrature, rule
 from offcut.gp.sampler import GPData, Plan
 from offcut.gp.settings import (
-    ask_about_ties,
     check_inside,
     default_length_scale,
     default_variance,
@@ -30,6 +29,7 @@ from offcut.gp.settings import (
 )
 from offcut.mixtures.base import NormalInverseWishart
 from offcut.mixtures.features import features as quadratic
+from offcut.precision import in_float64
 from offcut.prior import Prior
 
 #: Observations at which the log density is followed, at these quantiles of the first coordinate.
@@ -38,6 +38,10 @@ PROBES = (0.05, 0.25, 0.5, 0.75, 0.95)
 SHORT, MIDDLE = 0.02, 0.5
 #: More numbers than this are not kept at the data, but computed again in every sweep.
 MOST_FEATURES = 5e7
+#: Shape of the Gamma prior of the upper rate; its mean is twice the mean intensity.
+RATE = 2.0
+#: Most proposals lie within so many standard deviations of the base.
+MOST_PROPOSALS = 2.5
 #: How Y is renewed by default: all of it, in every sweep.
 FRESH = "fresh"
 #: Of the exact process: observations at most, nodes of the grid along each axis.
@@ -69,19 +73,25 @@ class Prepared(NamedTuple):
     plan: Plan
     data: GPData
     box: Box
+    region: tuple[np.ndarray, np.ndarray]  # where data and most proposals lie
     length_scale: Any  # fixed value or prior
     variance: Any
     base_prior: Any
 
 
+@in_float64
 def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepared:
     """Everything for data (n, d)."""
     n, d = x.shape
     spread = spread_of(x)
     support = (np.full(d, -np.inf), np.full(d, np.inf))
     if wishes.support is not None:
-        support = limits("support", wishes.support, d)
-        check_inside("the support", x, *support)
+        name = "support" if process.name == "density" else "window"
+        support = limits(name, wishes.support, d)
+        check_inside(f"the {name}", x, *support)
+    elif process.rated:  # a mean gap beyond the first and the last event
+        gap = np.where(np.ptp(x, axis=0) > 0, np.ptp(x, axis=0), spread) / max(n - 1, 1)
+        support = (x.min(0) - gap, x.max(0) + gap)
     base, base_prior, support = _base(wishes, x, support, scalar)
     low, high = np.maximum(x.min(0), support[0]), np.minimum(x.max(0), support[1])
     if isinstance(base, UniformBase):
@@ -97,8 +107,10 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         shortest = middle = np.broadcast_to(np.asarray(fixed_scale), (d,))
     else:
         shortest, middle = unit * quantiles(scale_prior, (SHORT, MIDDLE), d)
-        ask_about_ties(x)
     beyond = np.zeros(d) if isinstance(base, UniformBase) else spread
+    if isinstance(base, NormalBase):
+        low, high = _with_proposals(base_prior, x, low, high)
+        low, high = np.maximum(low, support[0]), np.minimum(high, support[1])
     box = box_around(low, high, beyond, middle)
     exact = wishes.basis is None
     basis: Basis | Grid
@@ -151,12 +163,12 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         variance=jnp.asarray(1.0 if fixed_variance is None else fixed_variance),
         unit=jnp.asarray(unit),
         volume=jnp.asarray(volume),
-        rate=tuple(map(jnp.asarray, wishes.rate or (1.0, 1.0))),  # type: ignore[arg-type]
+        rate=tuple(map(jnp.asarray, wishes.rate or (RATE, RATE * volume / (2.0 * n)))),  # type: ignore[arg-type]
         quadrature=_quadrature(basis, summed, box.inside(inside[0]), box.inside(inside[1])),
         fit=fit if summed else (),
         probes=jnp.asarray(_probes(x)),
     )
-    return Prepared(plan, data, box, length_scale, variance, base_prior)
+    return Prepared(plan, data, box, (low, high), length_scale, variance, base_prior)
 
 
 def _base(
@@ -183,6 +195,19 @@ def _base(
         return UniformBase(d), None, box
     prior = Prior(wishes.prior)
     return FamilyBase(d, prior, base, scalar), prior, _family_support(base, prior, support)
+
+
+def _with_proposals(
+    prior: NormalInverseWishart, x: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the data are, and most draws of a base fitted to them as if nothing was rejected."""
+    n, d = x.shape
+    away = x - x.mean(0)
+    total = np.diagonal(prior.scale) + (away**2).sum(0)
+    deviation = np.sqrt(total / max(float(prior.degrees or 0) + n - d - 1, 1.0))
+    middle = (prior.strength * np.asarray(prior.mean) + x.sum(0)) / (prior.strength + n)
+    reach = MOST_PROPOSALS * deviation
+    return np.minimum(low, middle - reach), np.maximum(high, middle + reach)
 
 
 def _filled(base: NormalInverseWishart, x: np.ndarray) -> NormalInverseWishart:
