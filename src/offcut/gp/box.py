@@ -72,11 +72,6 @@ def sizes_for(
     return tuple(int(m) for m in wanted)
 
 
-def shortest_scale(covariance: Covariance, box: Box, basis: Basis) -> np.ndarray:
-    """The shortest length-scales (d,) that the basis has functions for."""
-    return covariance.functions * box.half / np.array(basis.sizes)
-
-
 def covariance_error(
     covariance: Covariance,
     box: Box,

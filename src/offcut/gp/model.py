@@ -151,7 +151,9 @@ class GPModel:
         """What else the result should say."""
         x = observed["x"]
         prepared = self._prepared_from(x.reshape(len(x), -1), x.ndim == 1)
-        return {"method": self.method, "method_note": "", **judgement.facts(prepared, repr(self))}
+        slower = self.method == "augment" and prepared.plan.joint and prepared.plan.hyper.size
+        note = " (method='collapsed' would be faster here, and exact too)" if slower else ""
+        return {"method": self.method, "method_note": note, **judgement.facts(prepared, repr(self))}
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: what was prepared can be prepared again."""
