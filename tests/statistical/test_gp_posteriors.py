@@ -129,7 +129,7 @@ def test_the_basis_agrees_with_the_exact_process(kind):
     run = {"chains": 16, "warmup": 100, "progress": False}
     both = [
         quiet(offcut.sample, offcut.GPDensity(**settings, basis=basis), shimmer(), **run, draws=n)
-        for basis, n in (("auto", 1000), (None, 300))
+        for basis, n in (("auto", 1000), (None, 500))
     ]
     for name in ("log_density", "log_normaliser"):
         ours, exact = (
@@ -140,4 +140,4 @@ def test_the_basis_agrees_with_the_exact_process(kind):
             a, b = ours[..., place].mean(1), exact[..., place].mean(1)
             error = np.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 16)
             assert abs(a.mean() - b.mean()) < 5 * error
-            assert error < 0.05
+            assert error < 0.08  # otherwise the comparison says little
