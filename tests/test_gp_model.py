@@ -152,6 +152,28 @@ def test_repr_tells_models_apart():
     assert "rate=(2.0, 3.0)" in repr(offcut.GPIntensity((0, 1), rate=(2.0, 3.0)))
 
 
+def test_checkpoints_tell_models_apart():
+    def laplace(scale):
+        return offcut.GPDensity(
+            lambda theta: dist.Laplace(theta["loc"], scale), prior={"loc": dist.Normal(0, 1)}
+        )
+
+    models = [
+        offcut.GPDensity(),
+        offcut.GPDensity(joint_moves=False),
+        offcut.GPDensity(basis=None, nugget=1e-6),
+        offcut.GPDensity(basis=None),
+        offcut.GPDensity(offcut.NormalInverseWishart([0.0], 1.0, 5.0, [[1.0]])),
+        offcut.GPDensity(offcut.NormalInverseWishart([1e-9], 1.0, 5.0, [[1.0]])),
+        laplace(1.0),
+        laplace(1.5),
+        offcut.GPIntensity((0, 1)),
+    ]
+    assert len({model.identity() for model in models}) == len(models)
+    assert laplace(1.5).identity() == laplace(1.5).identity()
+    assert "0x" not in laplace(1.5).identity()
+
+
 @pytest.mark.parametrize("kind", COVARIANCES)
 def test_the_basis_stands_for_the_process(kind):
     """The covariance of f comes out; a basis of too few functions is noticed."""

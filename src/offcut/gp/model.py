@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 import xarray as xr
 
@@ -22,7 +23,9 @@ from offcut.gp.settings import ask_about_ties
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
 from offcut.kernels.hmc import HMC
 from offcut.kernels.nuts import NUTS
+from offcut.mixtures.base import NormalInverseWishart
 from offcut.mixtures.reading import as_events
+from offcut.prior import Prior
 
 #: Samplers by what they depend on, and their compiled programs.
 SAMPLERS: dict[Any, tuple[GPSampler, Any]] = {}
@@ -154,6 +157,23 @@ class GPModel:
         slower = self.method == "augment" and prepared.plan.joint and prepared.plan.hyper.size
         note = " (method='collapsed' would be faster here, and exact too)" if slower else ""
         return {"method": self.method, "method_note": note, **judgement.facts(prepared, repr(self))}
+
+    def identity(self) -> str:
+        """What must be the same for a checkpoint to be resumed, every digit of it."""
+        w = self.wishes
+        parts: list[Any] = [repr(self), w.additive, w.joint_moves, w.nugget]
+        if isinstance(w.base, NormalInverseWishart):
+            parts += [np.asarray(v).tolist() for v in vars(w.base).values() if v is not None]
+        elif callable(w.base) and w.prior is not None:
+            prior = Prior(w.prior)
+
+            def everything(position: jax.Array, x: jax.Array) -> Any:
+                log_prob = w.base(prior.constrain(position, {})).log_prob(x)
+                return prior.log_density(position, {}), log_prob
+
+            with jax.enable_x64(True):
+                parts.append(jax.make_jaxpr(everything)(np.zeros(prior.size), np.ones(1)))
+        return " ".join(map(str, parts))
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: what was prepared can be prepared again."""
