@@ -226,7 +226,7 @@ class AugmentedSampler(GPSampler):
 
     def _log_classes(self, w: jax.Array, held: Points, data: GPData) -> jax.Array:
         """sum log sigma(f) over X + sum log sigma(-f) over Y, differentiable in w."""
-        return _log_classes(self, w, held, data)
+        return _over_points(_classes_and_slope, self, w, held, data)
 
     # The base given X and Y.
 
@@ -241,7 +241,10 @@ class AugmentedSampler(GPSampler):
                 FAMILY,
                 key,
                 state.base,
-                lambda p: plan.base.log_prior(p, data) + _log_base(self, p, held, data),
+                lambda p: (
+                    plan.base.log_prior(p, data)
+                    + _over_points(_base_and_slope, self, p, held, data)
+                ),
                 state.tuning["family"],
                 stage,
             )
@@ -293,14 +296,19 @@ def _chosen(fine: jax.Array, moved: State, state: State, held: Points) -> State:
     return kept._replace(own=held._replace(count=jnp.where(fine, held.count, state.own.count)))
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _log_classes(sampler: AugmentedSampler, w: jax.Array, held: Points, data: GPData) -> jax.Array:
-    return _classes_and_slope(sampler, w, held, data)[0]
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _over_points(
+    value_and_slope: Any, sampler: AugmentedSampler, at: jax.Array, held: Points, data: GPData
+) -> jax.Array:
+    """A sum over all proposals that comes with its gradient in ``at``."""
+    return value_and_slope(sampler, at, held, data)[0]
 
 
-@_log_classes.defjvp
-def _log_classes_jvp(sampler: AugmentedSampler, primals: tuple, tangents: tuple) -> tuple:
-    value, slope = _classes_and_slope(sampler, *primals)
+@_over_points.defjvp
+def _over_points_jvp(
+    value_and_slope: Any, sampler: AugmentedSampler, primals: tuple, tangents: tuple
+) -> tuple:
+    value, slope = value_and_slope(sampler, *primals)
     return value, slope @ tangents[0]
 
 
@@ -319,17 +327,6 @@ def _classes_and_slope(
         return sums[0] + value, sums[1] + plan.basis.project(u, pull, at)
 
     return points.in_chunks(plan.layout, held, add, (jnp.zeros(()), jnp.zeros(w.shape)))
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _log_base(sampler: AugmentedSampler, p: jax.Array, held: Points, data: GPData) -> jax.Array:
-    return _base_and_slope(sampler, p, held, data)[0]
-
-
-@_log_base.defjvp
-def _log_base_jvp(sampler: AugmentedSampler, primals: tuple, tangents: tuple) -> tuple:
-    value, slope = _base_and_slope(sampler, *primals)
-    return value, slope @ tangents[0]
 
 
 def _base_and_slope(
