@@ -168,10 +168,33 @@ def test_checkpoints_tell_models_apart():
         laplace(1.0),
         laplace(1.5),
         offcut.GPIntensity((0, 1)),
+        offcut.GPDensity(length_scale=dist.LogNormal(0.0, 0.5).expand([2])),
+        offcut.GPDensity(length_scale=dist.LogNormal(1.0, 0.5).expand([2])),
     ]
     assert len({model.identity() for model in models}) == len(models)
     assert laplace(1.5).identity() == laplace(1.5).identity()
     assert "0x" not in laplace(1.5).identity()
+
+
+def test_priors_of_one_kind_do_not_share_a_sampler():
+    x = np.random.default_rng(0).normal(size=(12, 2))
+    made = [
+        offcut.GPDensity(length_scale=dist.LogNormal(at, 0.5).expand([2]), variance=1.0, basis=4)
+        for at in (0.0, 0.1)
+    ]
+    first, second = (model.prepare(x, None, None)[0] for model in made)
+    assert first is not second
+
+
+@pytest.mark.usefixtures("float64")
+def test_functions_at_the_data_need_not_be_kept(model):
+    import jax.numpy as jnp
+
+    sampler, data, _ = model.prepare(np.resize(X, 5000), None, None)
+    w = jnp.asarray(np.random.default_rng(0).normal(size=sampler.plan.basis.number))
+    np.testing.assert_allclose(
+        sampler.at_data(w, data), sampler.at_data(w, data._replace(features=())), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", COVARIANCES)

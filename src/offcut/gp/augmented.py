@@ -159,7 +159,7 @@ class AugmentedSampler(GPSampler):
         plan = self.plan
         key_omega, key_hyper, key_f = jax.random.split(key, 3)
         n = plan.layout.n
-        f = held.f.at[:n].set(state.w @ data.features)
+        f = held.f.at[:n].set(self.at_data(state.w, data))
         omega = polya_gamma(key_omega, f, n + held.count, plan.layout.lanes)
 
         def add(sums: tuple, u: jax.Array, at: jax.Array, there: jax.Array) -> tuple:

@@ -16,7 +16,7 @@ from offcut.gp.birth_death import BirthDeath, BirthDeathSampler
 from offcut.gp.collapsed import CollapsedSampler
 from offcut.gp.exact import ExactSampler
 from offcut.gp.grid import Grid
-from offcut.gp.hyperparameters import written
+from offcut.gp.hyperparameters import told_apart, written
 from offcut.gp.planning import FRESH, PROCESSES, Prepared, Wishes, prepare
 from offcut.gp.sampler import GPData, GPSampler
 from offcut.gp.settings import ask_about_ties
@@ -162,6 +162,8 @@ class GPModel:
         """What must be the same for a checkpoint to be resumed, every digit of it."""
         w = self.wishes
         parts: list[Any] = [repr(self), w.additive, w.joint_moves, w.nugget]
+        priors = [v for v in (w.length_scale, w.variance) if hasattr(v, "arg_constraints")]
+        parts += map(told_apart, priors)
         if isinstance(w.base, NormalInverseWishart):
             parts += [np.asarray(v).tolist() for v in vars(w.base).values() if v is not None]
         elif callable(w.base) and w.prior is not None:

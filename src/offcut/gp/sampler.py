@@ -30,6 +30,8 @@ from offcut.sampler import Sampler, Stage, Variable
 #: Curvature of the logistic log likelihood at its steepest, which weighs data against prior where
 #: directions of the joint move are fitted.
 CURVATURE = 0.25
+#: Observations in one piece, where phi at the data is not kept.
+PIECE = 4096
 #: Beyond every proposal, in units of half the box.
 FAR = 1e6
 JOINT = HMC(num_steps=4, jitter=0.4)
@@ -102,6 +104,18 @@ class GPSampler(Sampler):
         plan = self.plan
         return plan.hyper.root_spectrum(plan.basis, plan.covariance, hyper, data)
 
+    def at_data(self, w: jax.Array, data: GPData) -> jax.Array:
+        """f at the data, (n,); where phi does not fit into memory there, in pieces."""
+        if not isinstance(data.features, tuple):
+            return w @ data.features
+        d, n = data.x.shape
+        pieces = -(-n // PIECE)
+        padded = jnp.pad(data.x, ((0, 0), (0, pieces * PIECE - n)))
+        rows = jnp.moveaxis(padded.reshape(d, pieces, PIECE), 1, 0)
+        zero = jnp.int32(0)
+        f = jax.lax.map(lambda u: self.plan.basis.evaluate(w, u, zero), rows)
+        return f.reshape(-1)[:n]
+
     def at_nodes(self, w: jax.Array, data: GPData) -> jax.Array:
         """f at the nodes of the quadrature, (Q,)."""
         return self.plan.basis.on_grid(w, data.quadrature.tables).reshape(-1)
@@ -153,8 +167,8 @@ class GPSampler(Sampler):
         plan, k = self.plan, self.plan.base.size
         D = self.root_spectrum(state.hyper, data)
         V = _directions(D, *data.fit)
-        f, g = (D * state.beta) @ data.features, self.at_nodes(D * state.beta, data)
-        F = (D[:, None] * V).T @ data.features
+        f, g = self.at_data(D * state.beta, data), self.at_nodes(D * state.beta, data)
+        F = jax.lax.map(lambda v: self.at_data(D * v, data), V.T)
         N = jax.vmap(lambda v: self.at_nodes(D * v, data), 1)(V)
         before = plan.base.shaped(state.base)
 
@@ -215,7 +229,7 @@ class GPSampler(Sampler):
             beta, p, hyper, log_rate = parts(position)
             w = self.root_spectrum(hyper, data) * beta
             likelihood = self.log_likelihood(
-                w @ data.features, self.at_nodes(w, data), p, log_rate, data, budget
+                self.at_data(w, data), self.at_nodes(w, data), p, log_rate, data, budget
             )
             return (
                 likelihood
@@ -295,7 +309,7 @@ class GPSampler(Sampler):
         w = state.w
         log_Z = jnp.log(self.normaliser(self.at_nodes(w, data), state.base, data))
         u = data.x[:, data.probes]
-        f = w @ data.features[:, data.probes]
+        f = self.plan.basis.evaluate(w, u, jnp.int32(0))
         value = plan.base.log_density(state.base, u, data) + jax.nn.log_sigmoid(f) - log_Z
         return {
             "log_normaliser": log_Z,
