@@ -61,6 +61,7 @@ def test_log1mexp_is_finite_where_it_must_be():
     assert np.isneginf(log1mexp(0.0))
 
 
+@pytest.mark.calibrate
 def test_the_number_of_rejections_is_negative_binomial():
     """4,000 runs, a chi-square test at 1e-5."""
     model = models.half_normal()

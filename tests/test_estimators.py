@@ -33,6 +33,7 @@ TINY = {"n_components": 3, "n_draws": 20, "n_warmup": 20, "n_chains": 1, "random
 
 #: Checks that fit other shapes than (below 128 rows, 2 or 3 features, 3 components).
 SHAPES_OF_THEIR_OWN = {
+    "check_clustering",
     "check_dont_overwrite_parameters",
     "check_dtype_object",
     "check_estimators_dtypes",

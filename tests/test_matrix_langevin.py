@@ -219,6 +219,7 @@ def test_maximum_likelihood_at_both_ends(tau):
     assert slope == pytest.approx(tau, rel=1e-9)
 
 
+@pytest.mark.calibrate
 def test_maximum_likelihood_beyond_the_exact_normaliser_says_so():
     F = np.diag([60.0, 40.0, 30.0, 20.0])
     F = np.vstack([F, np.zeros((2, 4))])
