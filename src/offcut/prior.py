@@ -18,10 +18,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
 from numpyro import handlers
+from numpyro.distributions import constraints
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 
 from offcut.errors import ModelError
@@ -67,6 +69,15 @@ def _as_numpyro_model(
         "prior must be a dict of NumPyro distributions or a NumPyro model function, got "
         f"{type(prior).__name__}"
     )
+
+
+def is_positive(distribution: Any) -> bool:
+    """Whether a NumPyro distribution has all its mass on positive numbers, by its support."""
+    support = distribution.support
+    lower = getattr(support, "lower_bound", None)
+    if support in (constraints.positive, constraints.nonnegative):
+        return True
+    return lower is not None and bool(np.all(np.asarray(lower) >= 0))
 
 
 class Prior:

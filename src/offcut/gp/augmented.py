@@ -28,8 +28,6 @@ from offcut.mixtures.features import features
 from offcut.mixtures.features import size as number_of_features
 from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 
-#: Steps of the hyperparameters for each draw of Pólya-Gamma variables.
-HYPER_STEPS = 1
 #: How parameters of a base without conjugate prior move.
 FAMILY = HMC(num_steps=5, jitter=0.4)
 
@@ -163,7 +161,7 @@ class AugmentedSampler(GPSampler):
         omega = polya_gamma(key_omega, f, n + held.count, plan.layout.lanes)
 
         def add(sums: tuple, u: jax.Array, at: jax.Array, there: jax.Array) -> tuple:
-            there = there & self._inside(u, data)
+            there = there & points.inside(u, data)
             weight = lax.dynamic_slice(omega, (at,), (plan.layout.chunk,))
             kappa = jnp.where(at + jnp.arange(plan.layout.chunk) < n, 0.5, -0.5)
             more = plan.basis.sums(
@@ -180,20 +178,11 @@ class AugmentedSampler(GPSampler):
                 D = self.root_spectrum(position, data)
                 return plan.hyper.log_prior(position) + gaussian.log_evidence(G, b, D)
 
-            def one(turn: jax.Array, carry: tuple) -> tuple:
-                own = jax.random.fold_in(key_hyper, turn)
-                return stepped(SCALE, own, carry[0], log_density, carry[1], stage)[:2]
-
-            hyper, learnt = lax.fori_loop(0, HYPER_STEPS, one, (hyper, tuning["hyper"]))
+            hyper, learnt, _ = stepped(SCALE, key_hyper, hyper, log_density, tuning["hyper"], stage)
             tuning = {**tuning, "hyper": learnt}
         D = self.root_spectrum(hyper, data)
         beta = gaussian.draw(key_f, G, b, D)
         return state._replace(beta=beta, w=D * beta, hyper=hyper, tuning=tuning), {}
-
-    def _inside(self, u: jax.Array, data: GPData) -> jax.Array:
-        """Whether points (d, P) are in the support; those beyond say nothing of f."""
-        low, high = data.support
-        return jnp.all((u >= low[:, None]) & (u <= high[:, None]), axis=0)
 
     def _slice(
         self, key: jax.Array, beta: jax.Array, D: jax.Array, held: Points, data: GPData
@@ -208,7 +197,7 @@ class AugmentedSampler(GPSampler):
             def add(total: jax.Array, u: jax.Array, at: jax.Array, there: jax.Array) -> jax.Array:
                 f = lax.dynamic_slice(pair[1], (at,), (plan.layout.chunk,))
                 sign = jnp.where(at + jnp.arange(plan.layout.chunk) < plan.layout.n, 1.0, -1.0)
-                there = there & self._inside(u, data)
+                there = there & points.inside(u, data)
                 return total + jnp.sum(jnp.where(there, jax.nn.log_sigmoid(sign * f), 0.0))
 
             return points.in_chunks(plan.layout, held, add, jnp.zeros(()))
@@ -319,7 +308,7 @@ def _classes_and_slope(
     plan = sampler.plan
 
     def add(sums: tuple, u: jax.Array, at: jax.Array, there: jax.Array) -> tuple:
-        there = there & sampler._inside(u, data)
+        there = there & points.inside(u, data)
         f = materialised(at, lambda: plan.basis.evaluate(w, u, at))
         sign = jnp.where(at + jnp.arange(plan.layout.chunk) < plan.layout.n, 1.0, -1.0)
         value = jnp.sum(jnp.where(there, jax.nn.log_sigmoid(sign * f), 0.0))

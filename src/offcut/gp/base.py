@@ -25,7 +25,6 @@ from offcut.prior import Prior
 class UniformBase:
     """Uniform on a box, from ``data.lower`` to ``data.upper`` in coordinates u."""
 
-    conjugate = True
     size = 0
 
     def __init__(self, d: int) -> None:
@@ -71,8 +70,6 @@ class NormalBase:
     p = (mu, log diagonal of L, the rest of L) with Sigma = L Lᵀ. The density of Sigma carries over
     with the Jacobian 2^d prod_i L_ii^(d - i + 1), i = 1, ..., d, and L_ii for its logarithm.
     """
-
-    conjugate = True
 
     def __init__(self, d: int) -> None:
         self.d = d
@@ -160,8 +157,6 @@ class NormalBase:
 
 class FamilyBase:
     """Any NumPyro family: p is the unconstrained position of its prior."""
-
-    conjugate = False
 
     def __init__(self, d: int, prior: Prior, family: Callable[[dict], Any], scalar: bool) -> None:
         self.d, self.prior, self.family, self.scalar = d, prior, family, scalar

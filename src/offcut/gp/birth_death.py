@@ -85,7 +85,7 @@ class BirthDeathSampler(AugmentedSampler):
 
     def _log_q(self, f: jax.Array, u: jax.Array, data: GPData) -> jax.Array:
         """log probability that a proposal is rejected; 0 beyond the support."""
-        return jnp.where(self._inside(u, data), jax.nn.log_sigmoid(-f), 0.0)
+        return jnp.where(points.inside(u, data), jax.nn.log_sigmoid(-f), 0.0)
 
     def _local(
         self, key: jax.Array, held: Points, state: State, limit: jax.Array, data: GPData
@@ -168,9 +168,4 @@ class BirthDeathSampler(AugmentedSampler):
 
     def resized(self, state: State, capacity: int) -> State:
         """More room, same content."""
-        held = state.own
-        missing = max(0, self.plan.layout.rows(capacity) - held.f.shape[0])
-        grown = Points(
-            jnp.pad(held.u, ((0, 0), (0, missing))), jnp.pad(held.f, (0, missing)), held.count
-        )
-        return state._replace(own=grown)
+        return state._replace(own=points.grown(self.plan.layout, state.own, capacity))

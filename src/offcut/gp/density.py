@@ -139,23 +139,6 @@ class GPDensity(GPModel):
         other_model: GPDensity | None = None,
     ) -> Comparison:
         """Difference of the densities of two groups, each with a posterior of its own."""
-        theirs = (other_model or GPDensity(**self._settings())).density(other, points, draws=True)
+        theirs = (other_model or self).density(other, points, draws=True)
         ours = self.density(posterior, points, draws=True)
         return evaluation.comparison(points, ours, theirs, probability)
-
-    def _settings(self) -> dict[str, Any]:
-        w = self.wishes
-        return {
-            "base": w.base,
-            "kernel": w.covariance.name,
-            "basis": w.basis,
-            "length_scale": w.length_scale,
-            "variance": w.variance,
-            "support": w.support,
-            "prior": w.prior,
-            "additive": w.additive,
-            "method": self.method,
-            "joint_moves": w.joint_moves,
-            "nugget": w.nugget,
-            "rejections": w.rejections,
-        }

@@ -133,7 +133,7 @@ class ExactSampler(AugmentedSampler):
         held, rows = state.own.points, state.own.points.f.shape[0]
         n, total = self.plan.layout.n, self.plan.layout.n + held.count
         key_omega, key_hyper = jax.random.split(key)
-        informed = self._inside(held.u, data) & (jnp.arange(rows) < total)
+        informed = points.inside(held.u, data) & (jnp.arange(rows) < total)
         kappa = jnp.where(jnp.arange(rows) < n, 0.5, -0.5) * informed
         if not self.gibbs:
             return state, (jnp.zeros(rows), kappa)
@@ -205,7 +205,7 @@ class ExactSampler(AugmentedSampler):
                     f = self._sliced(
                         key_f, L, normals[0, :size], _cut(held.f, size), is_point, u, data
                     )
-                accepted = (uniform[place] < jax.nn.sigmoid(f)) & self._inside(u, data) & is_fresh
+                accepted = (uniform[place] < jax.nn.sigmoid(f)) & points.inside(u, data) & is_fresh
                 before = jnp.cumsum(accepted) - accepted
                 in_time = (before < n if total is None else fresh < total) & is_fresh
                 rejected = in_time & ~accepted
@@ -271,7 +271,7 @@ class ExactSampler(AugmentedSampler):
         """Elliptical slice sampling at the points, then f everywhere given that."""
         size = L.shape[0]
         sign = jnp.where(jnp.arange(size) < self.plan.layout.n, 1.0, -1.0)
-        there = is_point & self._inside(u, data)
+        there = is_point & points.inside(u, data)
         for turn in range(self.update.steps):
             key_prior, key_slice = jax.random.split(jax.random.fold_in(key, turn))
             prior = L @ jax.random.normal(key_prior, (LARGEST,))[:size]
@@ -300,13 +300,8 @@ class ExactSampler(AugmentedSampler):
 
     def resized(self, state: State, capacity: int) -> State:
         """More room, same content."""
-        layout, held = self.plan.layout, state.own.points
-        rows = layout.rows(capacity)
-        missing = max(0, rows - held.f.shape[0])
-        grown = Points(
-            jnp.pad(held.u, ((0, 0), (0, missing))), jnp.pad(held.f, (0, missing)), held.count
-        )
-        return state._replace(own=state.own._replace(points=grown))
+        held = points.grown(self.plan.layout, state.own.points, capacity)
+        return state._replace(own=state.own._replace(points=held))
 
     def row_bytes(self, state: State) -> int:
         """So many that no more than the largest matrix holds are ever asked for."""

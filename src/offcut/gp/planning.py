@@ -27,7 +27,7 @@ from offcut.gp.settings import (
     quantiles,
     spread_of,
 )
-from offcut.mixtures.base import NormalInverseWishart
+from offcut.mixtures.base import NormalInverseWishart, data_covariance
 from offcut.mixtures.features import features as quadratic
 from offcut.precision import in_float64
 from offcut.prior import Prior
@@ -74,8 +74,6 @@ class Prepared(NamedTuple):
     data: GPData
     box: Box
     region: tuple[np.ndarray, np.ndarray]  # where data and most proposals lie
-    length_scale: Any  # fixed value or prior
-    variance: Any
     base_prior: Any
 
 
@@ -168,7 +166,7 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         fit=fit if summed else (),
         probes=jnp.asarray(_probes(x)),
     )
-    return Prepared(plan, data, box, (low, high), length_scale, variance, base_prior)
+    return Prepared(plan, data, box, (low, high), base_prior)
 
 
 def _base(
@@ -216,8 +214,6 @@ def _filled(base: NormalInverseWishart, x: np.ndarray) -> NormalInverseWishart:
     degrees = d + DEGREES if base.degrees is None else base.degrees
     scale = base.scale
     if scale is None:
-        from offcut.mixtures.base import data_covariance
-
         scale = max(degrees - d - 1, 1.0) * data_covariance(x)
     else:
         scale = np.reshape(np.asarray(scale, float), (d, d)) if np.size(scale) == d * d else scale

@@ -73,6 +73,20 @@ def buffer_for(layout: Layout, x: jax.Array, capacity: int) -> Points:
     return Points(u, jnp.zeros(rows), jnp.int32(0))
 
 
+def grown(layout: Layout, points: Points, capacity: int) -> Points:
+    """The same content, and room for ``capacity`` rejections."""
+    missing = max(0, layout.rows(capacity) - points.f.shape[0])
+    return points._replace(
+        u=jnp.pad(points.u, ((0, 0), (0, missing))), f=jnp.pad(points.f, (0, missing))
+    )
+
+
+def inside(u: jax.Array, data: Any) -> jax.Array:
+    """Whether points (d, P) are in the support."""
+    low, high = data.support
+    return jnp.all((u >= low[:, None]) & (u <= high[:, None]), axis=0)
+
+
 def capacity_of(layout: Layout, points: Points) -> int:
     """How many rejections there is room for."""
     return points.f.shape[0] - layout.rows(0)
@@ -109,8 +123,7 @@ def draw(
 
         u, uniform = materialised(turn, proposals)
         f = materialised(turn, lambda: basis.evaluate(w, u, turn))
-        inside = jnp.all((u >= data.support[0][:, None]) & (u <= data.support[1][:, None]), axis=0)
-        accepted = (uniform < jax.nn.sigmoid(f)) & inside
+        accepted = (uniform < jax.nn.sigmoid(f)) & inside(u, data)
         if total is None:
             in_time = exclusive_count(accepted) < n - run.accepted
         else:

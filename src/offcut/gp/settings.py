@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpyro.distributions as dist
-from numpyro.distributions import constraints
 
 from offcut.errors import DataError, ModelError, TrustWarning
 from offcut.mixtures.base import data_covariance
+from offcut.prior import is_positive
 from offcut.regions.box import Box as BoxRegion
 
 #: Median and spread of log length-scale, in standard deviations of the data, where not given.
@@ -27,13 +27,10 @@ MANY, TIED = 20, 0.2
 def positive(name: str, value: Any, d: int) -> tuple[np.ndarray | None, Any]:
     """(fixed value, None) of a number or vector, or (None, prior)."""
     if isinstance(value, dist.Distribution):
-        support = value.support
-        lower = getattr(support, "lower_bound", None)
-        fine = support in (constraints.positive, constraints.nonnegative)
-        if not fine and (lower is None or np.any(np.asarray(lower) < 0)):
+        if not is_positive(value):
             raise ModelError(
                 f"{name} must be positive, and so must its prior; {type(value).__name__} has "
-                f"support {support}. Use for example numpyro.distributions.LogNormal(0, 0.5)"
+                f"support {value.support}. Use for example numpyro.distributions.LogNormal(0, 0.5)"
             )
         shape = value.batch_shape + value.event_shape
         if shape not in ((), (d,)) or (name == "variance" and shape != ()):

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import xarray as xr
-from numpyro.distributions import constraints
 
 from offcut.errors import ModelError, SettingsError
 from offcut.kernels.exchange import Exchange
@@ -27,7 +26,7 @@ from offcut.langevin.rejections import Layout
 from offcut.langevin.sampler import LangevinData, LangevinSampler
 from offcut.langevin.simulated import ExchangeSampler, PseudoMarginalSampler
 from offcut.langevin.unaugmented import AsymptoticSampler, CollapsedSampler
-from offcut.prior import Prior
+from offcut.prior import Prior, is_positive
 
 IDENTITY, INFERRED = "identity", ("inferred", "uniform", "free")
 
@@ -257,13 +256,10 @@ def _check_positive_prior(prior: Any) -> None:
             "kappa_prior must be a distribution of single numbers, one for all columns or one for "
             f"each; got batch shape {prior.batch_shape}, event shape {prior.event_shape}"
         )
-    support = prior.support
-    lower = getattr(support, "lower_bound", None)
-    positive = support in (constraints.positive, constraints.nonnegative)
-    if not positive and (lower is None or np.any(np.asarray(lower) < 0)):
+    if not is_positive(prior):
         raise ModelError(
             f"kappa_prior must have its mass on positive numbers, because concentrations cannot be "
-            f"negative; {type(prior).__name__} has support {support}. Use for example "
+            f"negative; {type(prior).__name__} has support {prior.support}. Use for example "
             "numpyro.distributions.Gamma(1, 0.1)"
         )
 
