@@ -140,4 +140,4 @@ def test_the_basis_agrees_with_the_exact_process(kind):
             a, b = ours[..., place].mean(1), exact[..., place].mean(1)
             error = np.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 16)
             assert abs(a.mean() - b.mean()) < 5 * error
-            assert error < 0.08  # otherwise the comparison says little
+            assert error < 0.05  # otherwise the comparison says little
