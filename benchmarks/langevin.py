@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import numpy_langevin
+from offcut.reproduction.chain import Chain
 
 KAPPA = np.array([12.0, 6.0])
 SHAPE, RATE = 2.0, 0.1
@@ -68,80 +69,21 @@ def _ess(values: np.ndarray, method: str) -> float:
     return float(array_stats.ess(values, chain_axis=0, draw_axis=1, method=method)) / values.size
 
 
-class Ours:
+class Ours(Chain):
     """A chain of Offcut, through the very program that the driver runs."""
 
     def __init__(self, x: np.ndarray, method: str, kernel: Any = None, block: int = 1024) -> None:
-        import jax
         import numpyro.distributions as dist
 
         import offcut
-        from offcut.driver.block import CompiledBlock
 
-        self.jax, self.block = jax, block
-        with jax.enable_x64(True):
-            model = offcut.MatrixLangevinModel(dist.Gamma(SHAPE, RATE), method=method)
-            self.sampler, self.data, _ = model.prepare(x, None, kernel)
-        self.program = CompiledBlock(self.sampler, block)
-        self.start()
-        self.run(2)
-
-    def start(self, kappa: np.ndarray | None = None, step_size: float | None = None) -> None:
-        """At the sampler's own start, or at ``kappa``, with a step size that is not adapted.
-
-        The step size is part of the state: one program serves all.
-        """
-        from offcut import keys
-        from offcut.augmentation.layout import MOST_REJECTED
-        from offcut.driver.run import FIRST_CAPACITY
-
-        sampler = self.sampler
-        with self.jax.enable_x64(True):
-            self.key, self.done = keys.from_seed(2), 0
-            state = sampler.start(keys.from_seed(1), self.data, MOST_REJECTED)
-            if sampler.capacity(state) is not None:
-                state = sampler.resized(state, FIRST_CAPACITY)
-            if kappa is not None:
-                state = state._replace(position=sampler.prior.unconstrain({"kappa": kappa}))
-            if step_size is not None:
-                step = self.jax.numpy.asarray(step_size)
-                state = state._replace(tuning=state.tuning._replace(step_size=step))
-        self.state = state
+        model = offcut.MatrixLangevinModel(dist.Gamma(SHAPE, RATE), method=method)
+        super().__init__(model, x, "kappa", kernel, block)
 
     def warm_up(self) -> None:
         from offcut.kernels.tuning import warmup_schedule
 
         self.run(WARMUP, warmup_schedule(WARMUP) if self.sampler.adapts else None)
-
-    def run(self, sweeps: int, schedule: np.ndarray | None = None) -> tuple[float, np.ndarray]:
-        """CPU seconds, and kappa (sweeps, 2); in warm-up with its schedule."""
-        from offcut.augmentation.layout import MOST_REJECTED
-
-        parts, spent = [], 0.0
-        with self.jax.enable_x64(True):
-            for first in range(0, sweeps, self.block):
-                count = min(sweeps - first, self.block)
-                rows = np.zeros((self.block, 3), bool)
-                if schedule is not None:
-                    rows[:count] = schedule[first : first + count]
-                started = time.process_time()
-                result = self.program(
-                    self.key,
-                    self.state,
-                    np.int32(self.done),
-                    np.int32(count),
-                    np.int32(MOST_REJECTED),
-                    np.bool_(False),
-                    np.bool_(schedule is not None),
-                    rows,
-                    self.data,
-                )
-                parts.append(np.asarray(result.draws["kappa"])[:count])
-                spent += time.process_time() - started
-                if int(result.done) != count:
-                    raise RuntimeError("the buffer was too small for this benchmark")
-                self.state, self.done = result.state, self.done + count
-        return spent, np.concatenate(parts)
 
     def measured(self, rounds: list[tuple[float, np.ndarray]]) -> Measured:
         """One chain in pieces."""

@@ -1,0 +1,164 @@
+"""Section 5.6 of the paper: how far an asymptotic normaliser is off, by dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+import offcut
+from offcut.pages import Hover, Page, Section, Series
+from offcut.plots.style import BLUE, GREY, ORANGE, STYLE, pyplot
+from offcut.reproduction.beside import OTHER, SAME, Beside, tabulate
+from offcut.reproduction.frames import model_of_the_paper
+from offcut.reproduction.keeper import Keeper, Kept
+from offcut.reproduction.lengths import Plan
+
+#: The paper's setting: 50 frames of three columns.
+KAPPA, FRAMES = np.array([1.0, 5.0, 10.0]), 50
+METHODS = ("exchange", "augment", "asymptotic")
+#: A mean is off where it is further away than so many of its Monte Carlo errors.
+ERRORS = 4.0
+
+
+def simulate(d: int, n: int = FRAMES, seed: int = 0) -> np.ndarray:
+    """n frames (n, d, 3) around a random G."""
+    G = np.linalg.qr(np.random.default_rng((seed, d)).normal(size=(d, 3)))[0]
+    with jax.enable_x64(True):
+        there = offcut.MatrixLangevin.from_svd(G, KAPPA)
+        return np.asarray(there.sample(jax.random.key(seed), (n,)))
+
+
+def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[int, dict[str, Kept]]:
+    """Every method in every dimension."""
+    models = {method: model_of_the_paper(method) for method in METHODS}
+    return {
+        d: {
+            method: keeper.sample(
+                f"approximate-{d}-{method}",
+                model,
+                simulate(d),
+                plan.approximate_exchange if method == "exchange" else plan.approximate,
+            )
+            for method, model in models.items()
+        }
+        for d in plan.dimensions
+    }
+
+
+def show(page: Page, found: dict[int, dict[str, Kept]], plan: Plan) -> list[Beside]:
+    """Figure 4: errors of the posterior mean by dimension."""
+    section = page.section("An approximate sampler, measured (section 5.6)", "approximate")
+    section.text(
+        f"{FRAMES} simulated frames of three columns in d dimensions, κ = (1, 5, 10), as in the "
+        "paper. The exchange sampler is exact and taken for the truth; augmentation is exact too; "
+        "the third replaces Z by Khatri & Mardia's asymptotic formula. Lines are one data set for "
+        "each d, as in the paper, so their bends mean little; their signs are the point."
+    )
+    means = {d: {m: _mean(kept) for m, kept in runs.items()} for d, runs in found.items()}
+    _picture(section, means)
+    rows = _rows(means)
+    tabulate(section, rows)
+    section.table(
+        ["d", "Method", "κ = 1", "κ = 5", "κ = 10"],
+        [
+            [d, method, *(f"{m:.2f} ± {e:.2f}" for m, e in zip(*mean, strict=True))]
+            for d, by_method in means.items()
+            for method, mean in by_method.items()
+        ],
+        "Posterior means with Monte Carlo errors",
+    )
+    section.runs(
+        (f"d = {d}, {method}", kept.posterior, kept.seconds)
+        for d, runs in found.items()
+        for method, kept in runs.items()
+    )
+    return rows
+
+
+def _mean(kept: Kept) -> tuple[np.ndarray, np.ndarray]:
+    """Posterior mean of kappa and its Monte Carlo error."""
+    table = offcut.summary(kept.posterior).table
+    rows = [table[f"kappa[{r}]"] for r in range(len(KAPPA))]
+    return np.array([row["mean"] for row in rows]), np.array([row["mcse"] for row in rows])
+
+
+def _away(means: dict, d: int, method: str) -> tuple[np.ndarray, np.ndarray]:
+    """Distance of a method's mean from exchange's, and its error."""
+    (mean, error), (truth, other) = means[d][method], means[d]["exchange"]
+    return mean - truth, np.hypot(error, other)
+
+
+def _picture(section: Section, means: dict) -> None:
+    plt = pyplot()
+    dimensions = list(means)
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(1, 3, figsize=(8.6, 2.9), layout="constrained")
+        for r, ax in enumerate(panels):
+            ax.axhline(0.0, color=GREY, linewidth=0.8)
+            for method, colour, style in (("augment", BLUE, "-"), ("asymptotic", ORANGE, "--")):
+                away = np.array([_away(means, d, method) for d in dimensions])
+                ax.errorbar(
+                    dimensions, away[:, 0, r], 2 * away[:, 1, r], color=colour, linestyle=style,
+                    marker="o", markersize=4, label=method,
+                )  # fmt: skip
+            ax.set_title(f"κ = {KAPPA[r]:g}")
+            ax.set_xlabel("d")
+        panels[0].set_ylabel("posterior mean, less exchange's")
+        panels[0].legend()
+    curves = [
+        Series(
+            f"{method}, κ = 10",
+            dimensions,
+            [_away(means, d, method)[0][2] for d in dimensions],
+            colour=colour,
+        )
+        for method, colour in (("augment", "blue"), ("asymptotic", "orange"))
+    ]
+    section.figure(
+        figure,
+        "approximate-errors",
+        "**Figure 4.** Error of the posterior mean of each concentration, by dimension; bars are "
+        "two Monte Carlo errors. The solid line, augmentation, is zero within its errors; the "
+        "dashed one starts below and rises with d.",
+        alt="Errors of posterior means by dimension, for augmentation and for the approximation",
+        hover=Hover(panels[2], curves, "d"),
+    )
+
+
+def _rows(means: dict) -> list[Beside]:
+    dimensions = list(means)
+    z = max(float(np.max(np.abs(a) / e)) for a, e in (_away(means, d, "augment") for d in means))
+    low, high = (_away(means, d, "asymptotic")[0] for d in (dimensions[0], dimensions[-1]))
+    middle = _away(means, 5, "asymptotic")[0] if 5 in means else None
+    rows = [
+        Beside(
+            "Hamiltonian sampler against exchange", "almost no error",
+            f"at most {z:.1f} Monte Carlo errors over all d and κ", "",
+            SAME if z < ERRORS else OTHER,
+        ),
+        Beside(
+            f"Approximate sampler at d = {dimensions[0]}", "underestimates",
+            _signed(low), "", SAME if (low < 0).all() else OTHER,
+            "" if (low < 0).all() else "One data set for each d: not every κ need follow.",
+        ),
+        Beside(
+            f"Approximate sampler at d = {dimensions[-1]}", "overestimates",
+            _signed(high), "", SAME if (high > 0).all() else OTHER,
+        ),
+    ]  # fmt: skip
+    if middle is not None:
+        close = bool(np.abs(middle[1:]).max() < np.abs(high[1:]).max())
+        rows.append(
+            Beside(
+                "Approximate sampler at d = 5", "close", _signed(middle), "",
+                SAME if close else OTHER, "For the two larger concentrations; the smallest is far "
+                "from large, which is what the asymptotic formula is for.",
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _signed(away: np.ndarray) -> str:
+    return ", ".join(f"{value:+.2f}" for value in away).replace("-", "−")

@@ -1,0 +1,63 @@
+"""How long runs are: quick, for a first look within minutes, or full, as in the paper."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Length(NamedTuple):
+    """Sweeps of a run: kept draws and warm-up of each chain, sweeps for each kept draw."""
+
+    draws: int
+    warmup: int
+    thin: int = 1
+    chains: int = 4
+
+    @property
+    def sweeps(self) -> int:
+        """Of all chains together, warm-up included."""
+        return self.chains * (self.draws * self.thin + self.warmup)
+
+
+class Plan(NamedTuple):
+    """The lengths of everything."""
+
+    name: str
+    mixture: Length
+    frames: Length
+    exchange: Length
+    density: Length
+    #: Sweeps for each point of the samplers' curves, and how often each is measured.
+    curve_sweeps: int
+    rounds: int
+    #: Dimensions of the comparison with the approximate sampler, and its runs.
+    dimensions: tuple[int, ...]
+    approximate: Length
+    approximate_exchange: Length
+
+
+#: The paper's lengths for the vectorcardiograms and the voices are short enough for both.
+QUICK = Plan(
+    name="quick",
+    mixture=Length(100, 250, 2),
+    frames=Length(2500, 1000),
+    exchange=Length(5000, 1000),
+    density=Length(2000, 500),
+    curve_sweeps=1000,
+    rounds=3,
+    dimensions=(3, 5, 10),
+    approximate=Length(2000, 500),
+    approximate_exchange=Length(6000, 1000),
+)
+FULL = Plan(
+    name="full",
+    mixture=Length(1000, 2500, 10),
+    frames=Length(10_000, 1000),
+    exchange=Length(20_000, 1000),
+    density=Length(2000, 500),
+    curve_sweeps=6000,
+    rounds=5,
+    dimensions=(3, 4, 5, 8, 10),
+    approximate=Length(5000, 1000),
+    approximate_exchange=Length(20_000, 1000),
+)

@@ -1,0 +1,227 @@
+"""Section 5.5 of the paper: effective draws per second of exact samplers, by step size."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+import offcut
+from offcut.budget import effective_size
+from offcut.pages import Hover, Page, Section, Series
+from offcut.pages.markup import number
+from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot
+from offcut.reproduction.beside import OTHER, SAME, Beside, tabulate
+from offcut.reproduction.chain import Chain
+from offcut.reproduction.frames import WARNING, frames_from, model_of_the_paper
+from offcut.reproduction.keeper import Keeper
+from offcut.reproduction.lengths import Plan
+
+#: Standard deviations of random-walk steps and leapfrog step sizes, on log kappa.
+WALK_SCALES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.45)
+STEP_SIZES = (0.02, 0.04, 0.07, 0.1, 0.14, 0.18)
+LEAPFROGS = (1, 3, 5, 10)
+#: Sweeps from the start, unrecorded.
+SETTLING = 200
+#: What the paper reports: the best variances of a walk on kappa, the best step sizes and numbers.
+PAPER_VARIANCE, PAPER_STEP, PAPER_LEAPFROGS = (1.0, 1.5), (0.3, 0.5), (3, 5)
+PAPER_GAIN, PAPER_SPEED = 10.0, 40.0
+COLOURS = ("blue", "orange", "green", "pink")
+WALK, EXCHANGE = "random walk, augmented", "exchange"
+
+
+def curves() -> dict[str, tuple[str, Any, tuple[float, ...]]]:
+    """Method, kernel and abscissas of every line of figure 3."""
+    found: dict[str, tuple[str, Any, tuple[float, ...]]] = {
+        WALK: ("augment", offcut.RandomWalk(0.1), WALK_SCALES),
+        EXCHANGE: ("exchange", offcut.Exchange(0.1), WALK_SCALES),
+    }
+    for steps in LEAPFROGS:
+        name = f"HMC, {steps} leapfrog step{'s' if steps > 1 else ''}"
+        found[name] = ("augment", offcut.HMC(0.1, steps), STEP_SIZES)
+    return found
+
+
+def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[str, Any]:
+    """All lines, and the time of a sweep of the approximate sampler."""
+    name, x = next(iter(frames_from(data).items()))
+    made_of = {
+        "frames": name,
+        "sum": x.sum(0).tolist(),
+        "sweeps": plan.curve_sweeps,
+        "rounds": plan.rounds,
+    }
+    found: dict[str, Any] = {"frames": name, "lines": {}}
+    for line, (method, kernel, scales) in curves().items():
+        found["lines"][line] = keeper.measure(
+            f"samplers-{line.replace(',', '').replace(' ', '-')}",
+            {**made_of, "scales": list(scales)},
+            partial(_line, x, method, kernel, scales, plan),
+        )
+    found["asymptotic"] = keeper.measure(
+        "samplers-asymptotic",
+        made_of,
+        partial(_line, x, "asymptotic", offcut.RandomWalk(0.1), (0.15,), plan),
+    )
+    return found
+
+
+def _line(
+    x: np.ndarray, method: str, kernel: Any, scales: tuple[float, ...], plan: Plan
+) -> dict[str, Any]:
+    """For each scale: effective draws per CPU-second of every round, seconds a sweep, the mean."""
+    chain = Chain(model_of_the_paper(method), x, "kappa", kernel)
+    start = np.array([7.0, 11.0])
+    found: dict[str, Any] = {"scales": list(scales), "rates": [], "seconds": [], "mean": []}
+    for scale in scales:
+        chain.start(start, scale)
+        chain.run(SETTLING)
+        rounds = [chain.run(plan.curve_sweeps) for _ in range(plan.rounds)]
+        found["rates"].append([_rate(one) for one in rounds])
+        found["seconds"].append(
+            float(np.median([one.seconds for one in rounds])) / plan.curve_sweeps
+        )
+        found["mean"].append(np.concatenate([one.draws for one in rounds]).mean(0).tolist())
+    return found
+
+
+def _rate(stretch: Any) -> float:
+    """Median over the concentrations of effective draws per CPU-second, as in the paper."""
+    sizes = [effective_size(stretch.draws[None, :, r]) for r in range(stretch.draws.shape[1])]
+    return float(np.median(sizes) / stretch.seconds)
+
+
+def interval(rates: list[float], level: float = 0.95) -> tuple[float, float, float]:
+    """Geometric mean over rounds, with a t-interval on the scale of logarithms."""
+    logs = np.log(np.maximum(rates, 1e-9))
+    half = stats.t.ppf((1 + level) / 2, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs))
+    middle = logs.mean()
+    return tuple(float(v) for v in np.exp([middle, middle - half, middle + half]))  # type: ignore[return-value]
+
+
+def show(page: Page, found: dict[str, Any], plan: Plan) -> list[Beside]:
+    """Figure 3 and what the paper reads off it."""
+    section = page.section("Exact samplers compared (section 5.5)", "samplers")
+    section.text(
+        "Effective draws of κ per CPU-second on the frames of the section before (median of both "
+        "concentrations, as in the paper): random walks by the size of their steps, with rejected "
+        "proposals or by exchange; and Hamiltonian Monte Carlo given the rejections, by step size "
+        f"and number of leapfrog steps. Each point is {plan.rounds} stretches of "
+        f"{plan.curve_sweeps:,} sweeps, compiled before, one chain on one thread of work."
+    )
+    if found["frames"] == "simulated":
+        section.notice(WARNING, "simulated")
+    section.text(
+        "Steps here are on log κ; the paper's are on κ, about κ times as large. `offcut compare` "
+        "makes the same comparison on data of yours."
+    )
+    lines = found["lines"]
+    walks = {name: line for name, line in lines.items() if not name.startswith("HMC")}
+    trajectories = {name: line for name, line in lines.items() if name.startswith("HMC")}
+    _picture(section, "left", walks, "standard deviation of a step of log κ")
+    _picture(section, "right", trajectories, "leapfrog step of log κ")
+    rows = _rows(walks, trajectories, found["asymptotic"])
+    tabulate(section, rows)
+    section.table(
+        ["Sampler", "Best step", "Effective draws per CPU-second (95%)", "µs a sweep"],
+        [
+            [name, line["scales"][k], _told(line, k), 1e6 * line["seconds"][k]]
+            for name, line in lines.items()
+            for k in [_best(line)]
+        ],
+        "Each sampler at its best step. Intervals are over stretches of one chain.",
+    )
+    return rows
+
+
+def _told(line: dict[str, Any], k: int) -> str:
+    middle, low, high = interval(line["rates"][k])
+    return f"{number(middle)} ({number(low)} to {number(high)})"
+
+
+def _best(line: dict[str, Any]) -> int:
+    return int(np.argmax([interval(rates)[0] for rates in line["rates"]]))
+
+
+def _picture(section: Section, side: str, lines: dict[str, Any], label: str) -> None:
+    plt = pyplot()
+    series = []
+    with plt.rc_context(STYLE):
+        figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+        for k, (name, line) in enumerate(lines.items()):
+            middle, low, high = np.array([interval(rates) for rates in line["rates"]]).T
+            bars = np.stack([middle - low, high - middle])
+            ax.errorbar(
+                line["scales"], middle, bars, marker="o", markersize=4, linewidth=1.5,
+                elinewidth=0.8, color=CHAIN_COLOURS[k], label=name,
+            )  # fmt: skip
+            series.append(Series(name, line["scales"], middle, low, high, COLOURS[k]))
+        ax.set_ylim(0, 1.35 * max(np.max(one.y) for one in series))
+        ax.set(xlabel=label, ylabel="effective draws per CPU-second")
+        ax.legend(ncols=2)
+    section.figure(
+        figure,
+        f"samplers-{side}",
+        f"**Figure 3, {side}.** Effective draws per CPU-second, with 95% intervals. "
+        + (
+            "See how flat the top is: a walk forgives a step that is off by half."
+            if side == "left"
+            else "See that a few leapfrog steps pay, and that many do not."
+        ),
+        alt=f"Effective draws per second by step size, {' and '.join(lines)}",
+        hover=Hover(ax, series, "step"),
+    )
+
+
+def _rows(
+    walks: dict[str, Any], trajectories: dict[str, Any], asymptotic: dict[str, Any]
+) -> list[Beside]:
+    peak = {name: interval(line["rates"][_best(line)])[0] for name, line in walks.items()}
+    best = max(trajectories, key=lambda name: max(map(np.median, trajectories[name]["rates"])))
+    line = trajectories[best]
+    top = interval(line["rates"][_best(line)])[0]
+    walk = walks[WALK]
+    k = _best(walk)
+    variances = (walk["scales"][k] * np.array(walk["mean"][k])) ** 2
+    steps = line["scales"][_best(line)] * np.array(line["mean"][_best(line)])
+    leapfrogs = int(best.split()[1])
+    gain, ratio = top / max(peak.values()), peak[EXCHANGE] / peak[WALK]
+    exact = np.mean([walks[WALK]["seconds"][k], walks[EXCHANGE]["seconds"][k]])
+    speed = float(exact / asymptotic["seconds"][0])
+    low, high = PAPER_VARIANCE
+    return [
+        Beside(
+            "Best variance of a random walk on κ", f"{low:g} to {high:g}",
+            ", ".join(f"{v:.2g}" for v in variances) + " (in the units of either κ)", "",
+            SAME if variances.min() < 2 * high and variances.max() > low / 2 else OTHER,
+            "Steps on log κ are larger on the larger κ; the top of the curve is flat.",
+        ),
+        Beside(
+            "Exchange against random walk", "slightly better", f"{ratio:.2g} times", "",
+            SAME if 1.0 < ratio < 2 else OTHER,
+            "" if 1.0 < ratio < 2 else "Depends on what a simulated frame costs beside a rejected "
+            "one: here rejected frames are cut short where their first columns decide.",
+        ),
+        Beside(
+            "Hamiltonian against the best walk", f"about {PAPER_GAIN:g} times",
+            f"{gain:.2g} times", "", SAME if 5 < gain < 20 else OTHER,
+            "" if 5 < gain < 20 else "A sweep costs less here than its rejections, so that a "
+            "gradient is cheap or dear beside them in another proportion.",
+        ),
+        Beside(
+            "Best leapfrog steps", f"{PAPER_LEAPFROGS[0]} to {PAPER_LEAPFROGS[1]} of size "
+            f"{PAPER_STEP[0]} to {PAPER_STEP[1]} (of κ)",
+            f"{leapfrogs} of size " + ", ".join(f"{s:.2g}" for s in steps)
+            + " (in the units of either κ)", "",
+            SAME if PAPER_LEAPFROGS[0] <= leapfrogs <= PAPER_LEAPFROGS[1] else OTHER,
+            "Steps on log κ again.",
+        ),
+        Beside(
+            "Approximate sampler against the exact ones, a sweep", f"about {PAPER_SPEED:g} times "
+            "as fast", f"{speed:.2g} times", "", SAME if 20 < speed < 80 else OTHER,
+            "" if 20 < speed < 80 else "In R a rejection sampler is slow beside a formula; "
+            "compiled it is not. What is left of the reason to approximate is small.",
+        ),
+    ]  # fmt: skip

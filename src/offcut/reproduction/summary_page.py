@@ -1,0 +1,107 @@
+"""The page: what the paper has, what was found here, and how far to trust it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+from offcut.pages import Page, Section
+from offcut.reproduction.beside import OTHER, Beside
+from offcut.reproduction.keeper import Keeper
+from offcut.reproduction.lengths import Length, Plan
+from offcut.reproduction.reproduce import PARTS, module_of
+
+TITLE = "Data augmentation for models based on rejection sampling, reproduced"
+
+
+def write_page(
+    parts: Sequence[str],
+    plan: Plan,
+    data: Path | None,
+    output: Path,
+    started: float,
+    tell: Callable[[str, str], None],
+    command: str = "",
+) -> Path:
+    """Read the finished runs, and write the page."""
+    mpl.use("Agg")
+    page = Page(
+        TITLE,
+        lead="The applications and comparisons of Rao, Lin & Dunson (Biometrika 2016), run again "
+        "with Offcut: each figure and number of the paper beside what was found here.",
+        figures=output / "figures",
+    )
+    keeper = Keeper(output / "runs", lambda line: None, progress=False, since=started)
+    top = page.section("In short", "summary")
+    rows: dict[str, list[Beside]] = {}
+    for part in parts:
+        tell("page", f"pictures and tables of {part} ...")
+        module = module_of(part)
+        rows[part] = module.show(page, module.run(keeper, plan, data), plan)
+    _summary(top, rows, plan, keeper, data)
+    _made(page.section("How this page was made", "made"), plan, keeper, started, command)
+    path = page.write(output / "index.html")
+    tell("page", f"{path} is written")
+    return path
+
+
+def _summary(
+    section: Section, rows: dict[str, list[Beside]], plan: Plan, keeper: Keeper, data: Path | None
+) -> None:
+    everything = [row for part in rows.values() for row in part]
+    differ = sum(row.verdict == OTHER for row in everything)
+    section.text(
+        f"{len(everything)} numbers and claims of the paper are compared; **{differ}** differ, and "
+        "the sections say why. Everything in the columns headed Here comes from runs made for this "
+        "page; the paper's values are as printed there."
+    )
+    if plan.name == "quick":
+        section.notice(
+            "This is the quick version: the mixtures ran for a fraction of the paper's iterations, "
+            "and their chains need not agree yet; the diagnostics say where. "
+            "`offcut reproduce all --full` runs the paper's numbers of iterations."
+        )
+    if data is None and ("vcg" in rows or "samplers" in rows):
+        section.notice(
+            "SIMULATED: without --data, simulated frames stand in for the vectorcardiograms.",
+            "simulated",
+        )
+    section.table(
+        ["Section", "Quantity", "Paper", "Here", "Verdict"],
+        [
+            [f"[{part}](#{part})", row.quantity, row.paper, row.here, row.verdict]
+            for part, found in rows.items()
+            for row in found
+        ],
+        cards=True,
+    )
+
+
+def _made(section: Section, plan: Plan, keeper: Keeper, started: float, command: str) -> None:
+    if command:
+        section.code(command)
+    when = time.strftime("%d %B %Y, %H:%M", time.localtime(started))
+    section.text(f"Started {when}; written {time.time() - started:,.0f} seconds later.")
+    if keeper.again:
+        section.notice(
+            f"{len(keeper.again)} runs were finished by an earlier call with the same settings and "
+            f"versions, and not run again: {', '.join(keeper.again)}."
+        )
+    section.table(
+        ["Runs", "Chains", "Draws of each", "Warm-up", "Sweeps for a draw"],
+        [
+            [name.replace("_", " "), length.chains, length.draws, length.warmup, length.thin]
+            for name, length in plan._asdict().items()
+            if isinstance(length, Length)
+        ],
+        f"Lengths of the {plan.name} version",
+    )
+    section.text(
+        f"`{', '.join(PARTS)}` are the parts; posteriors are in `runs` (NetCDF, for ArviZ), "
+        "pictures in `figures` (SVG). Data: GvHD (Brinkman et al. 2007) and Parkinsons (Little et "
+        "al. 2007) come with Offcut; the vectorcardiograms (Downs, Liebman & Mackay 1972) do not."
+    )
+    section.machine()
