@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+import offcut
 from offcut import keys
 from offcut.mixtures.allocation import choose
 from offcut.mixtures.base import Base, Components, NormalInverseWishart, draw_all, log_marginal
@@ -313,3 +314,11 @@ def test_rates_integrate_to_the_power_of_the_constant():
     assert abs(rejected.mean() - law.mean()) < 5 * law.std() / np.sqrt(len(u))
     given = u[rejected == 10]
     assert stats.kstest(given, stats.gamma(n + 10).cdf).pvalue > 1e-5
+
+
+def test_checkpoints_tell_mixtures_apart_that_print_alike():
+    bases = [offcut.NormalInverseWishart(scale=scale * np.eye(2)) for scale in (1e-9, 2e-9)]
+    models = [offcut.TruncatedMixture(base=base) for base in bases]
+    models.append(offcut.TruncatedMixture(base=bases[0], reshape=False))
+    assert len({repr(model) for model in models}) == 1
+    assert len({model.identity() for model in models}) == 3

@@ -344,6 +344,11 @@ class TruncatedMixture:
                 "cannot exceed 1"
             )
 
+    def identity(self) -> str:
+        """What must be the same for a checkpoint to be resumed, every digit of it."""
+        base = [np.asarray(v).tolist() for v in vars(self.base).values() if v is not None]
+        return f"{self!r} {base} {self.split_merge} {self.reshape}"
+
     def __repr__(self) -> str:
         parts = [repr(self.window)] if repr(self.window) else []
         parts += [f"components={self.components}", f"alpha={self.alpha!r}"]

@@ -54,11 +54,13 @@ def number(value: Any, digits: int = 3) -> str:
 def percent(share: float) -> str:
     """A share, with more digits where it is small.
 
-    >>> percent(0.67), percent(0.0123), percent(0.0004), percent(0.0)
-    ('67%', '1.2%', '0.04%', '0%')
+    >>> percent(0.67), percent(0.0123), percent(0.0004), percent(3e-6), percent(0.0)
+    ('67%', '1.2%', '0.04%', '<0.01%', '0%')
     """
     if math.isnan(share):
         return "not known"
+    if 0 < share < 1e-4:
+        return "<0.01%"
     if share == 0 or share >= 0.1:
         return f"{share:.0%}"
     return f"{share:.1%}" if share >= 0.01 else f"{100 * share:.2g}%"

@@ -57,6 +57,8 @@ class Section:
             for name, value in zip(columns, row, strict=True):
                 shown, is_number = cell(value)
                 kind = ' class="number"' if is_number else ""
+                if cards and shown:  # one box for all of it, beside its label
+                    shown = f"<span>{shown}</span>"
                 entries.append(f'<td{kind} data-label="{html.escape(name)}">{shown}</td>')
             body.append(f"<tr>{''.join(entries)}</tr>")
         told = f"<caption>{inline(caption)}</caption>" if caption else ""

@@ -16,7 +16,6 @@ import xarray as xr
 
 from offcut.pages.markup import inline, number, percent
 
-
 #: Of a table of runs.
 COLUMNS = ("Run", "Draws", "Worst R-hat", "Smallest ESS", "Certificate", "Took", "Standing")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -222,6 +224,16 @@ def _methods(section: Section, one: Frames) -> None:
     )
 
 
+@cache
+def _log_likelihood(d: int) -> Callable[..., jax.Array]:
+    """log Z(S kappa) - n log Z(kappa) for many kappa, compiled once."""
+
+    def one(kappa: jax.Array, S: jax.Array, n: int) -> jax.Array:
+        return log_normaliser_of(S * kappa[None, :]) - n * log_normaliser(kappa, d)
+
+    return jax.jit(jax.vmap(one, in_axes=(0, None, None)))
+
+
 def by_quadrature(x: np.ndarray, nodes: int = 200) -> np.ndarray:
     """Posterior mean of kappa, G integrated out: Gauss-Legendre in log kappa."""
     n, d, _ = x.shape
@@ -231,10 +243,7 @@ def by_quadrature(x: np.ndarray, nodes: int = 200) -> np.ndarray:
         u = np.log(10.0) + 1.5 * node
         u1, u2 = np.meshgrid(u, u, indexing="ij")
         kappa = np.exp(np.stack([u1.ravel(), u2.ravel()], axis=1))
-        log_z = jax.jit(
-            jax.vmap(lambda k: log_normaliser_of(S * k[None, :]) - n * log_normaliser(k, d))
-        )
-        log_p = np.asarray(log_z(jnp.asarray(kappa))) - kappa.sum(1) / PRIOR_MEAN
+        log_p = np.asarray(_log_likelihood(d)(jnp.asarray(kappa), S, n)) - kappa.sum(1) / PRIOR_MEAN
     log_p += np.log(kappa).sum(1)
     p = np.exp(log_p - log_p.max()) * np.outer(weight, weight).ravel()
     return p @ kappa / p.sum()

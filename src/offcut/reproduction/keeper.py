@@ -20,16 +20,11 @@ from offcut.result.tree import versions
 
 
 class Kept(NamedTuple):
-    """A finished run.
-
-    ``seconds`` is wall-clock time and ``cpu`` processor time, both with compiling; ``again`` says
-    that it was found finished, from an earlier call.
-    """
+    """A finished run; ``seconds`` is wall-clock time, ``cpu`` processor time, with compiling."""
 
     posterior: xr.DataTree
     seconds: float
     cpu: float
-    again: bool
 
 
 class Keeper:
@@ -44,21 +39,11 @@ class Keeper:
         Called with a line of text when something begins or ends.
     progress : bool
         Whether runs show their bars on a terminal.
-    since : float, optional
-        What was finished before this time (of ``time.time``) is from an earlier call; by default
-        now.
     """
 
-    def __init__(
-        self,
-        folder: Any,
-        tell: Callable[[str], None],
-        progress: bool = True,
-        since: float | None = None,
-    ) -> None:
+    def __init__(self, folder: Any, tell: Callable[[str], None], progress: bool = True) -> None:
         self.folder, self.tell, self.progress = Path(folder), tell, progress
-        self.since = time.time() if since is None else since
-        #: Names of what was finished before ``since``.
+        #: Names of what was found finished.
         self.again: list[str] = []
 
     def sample(
@@ -74,7 +59,7 @@ class Keeper:
         """``offcut.sample``, unless it is done; goes on where an earlier call stopped."""
         home = self.folder / name
         made_of = {
-            "model": repr(model),
+            "model": model.identity() if hasattr(model, "identity") else repr(model),
             "kernel": repr(kernel),
             "data": hashlib.sha256(np.ascontiguousarray(data).tobytes()).hexdigest()[:16],
             "length": list(length),
@@ -86,8 +71,9 @@ class Keeper:
         if facts is not None and file.is_file():
             with xr.open_datatree(file, engine="h5netcdf") as stored:
                 posterior = stored.load()
-            again = self._noted(name, facts)
-            return Kept(posterior, facts["seconds"], facts["cpu"], again)
+            self.again.append(name)
+            self.tell(f"{name}: finished before")
+            return Kept(posterior, facts["seconds"], facts["cpu"])
         self.tell(
             f"{name}: {length.chains} chains of {length.draws * length.thin:,} sweeps after "
             f"{length.warmup:,} ..."
@@ -104,7 +90,7 @@ class Keeper:
         _keep(home, made_of, {"seconds": seconds, "cpu": cpu})
         shutil.rmtree(home / "checkpoint", ignore_errors=True)
         self.tell(f"{name}: done in {seconds:.0f} s")
-        return Kept(posterior, seconds, cpu, False)
+        return Kept(posterior, seconds, cpu)
 
     def _run(
         self, home: Path, model: Any, data: np.ndarray, length: Length, seed: int, kernel: Any
@@ -128,21 +114,14 @@ class Keeper:
                 shutil.rmtree(home / "checkpoint", ignore_errors=True)
                 return offcut.sample(model, data, **settings)
 
-    def _noted(self, name: str, facts: dict[str, Any]) -> bool:
-        """Whether something found finished is from an earlier call; said and remembered."""
-        again = facts["when"] < self.since
-        if again:
-            self.again.append(name)
-            self.tell(f"{name}: finished before")
-        return again
-
     def measure(self, name: str, made_of: dict[str, Any], compute: Callable[[], Any]) -> Any:
         """What ``compute`` returns (numbers, lists, dicts), unless it is done."""
         home = self.folder / name
         made_of = {**made_of, "versions": versions()}
         facts = _facts(home, made_of)
         if facts is not None:
-            self._noted(name, facts)
+            self.again.append(name)
+            self.tell(f"{name}: finished before")
             return facts["found"]
         self.tell(f"{name} ...")
         started = time.perf_counter()
@@ -164,6 +143,5 @@ def _facts(home: Path, made_of: dict[str, Any]) -> dict[str, Any] | None:
 
 def _keep(home: Path, made_of: dict[str, Any], facts: dict[str, Any]) -> None:
     partly = home / "facts.part"
-    kept = {"made_of": made_of, "when": time.time(), **facts}
-    partly.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+    partly.write_text(json.dumps({"made_of": made_of, **facts}, indent=1), encoding="utf-8")
     partly.replace(home / "facts.json")

@@ -6,13 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
-
 from offcut.pages import Page, Section
 from offcut.reproduction.beside import OTHER, Beside
-from offcut.reproduction.keeper import Keeper
 from offcut.reproduction.lengths import Length, Plan
-from offcut.reproduction.reproduce import PARTS, module_of
+from offcut.reproduction.reproduce import PARTS
+from offcut.reproduction.shown import Shown
 
 TITLE = "Data augmentation for models based on rejection sampling, reproduced"
 
@@ -26,30 +24,30 @@ def write_page(
     tell: Callable[[str, str], None],
     command: str = "",
 ) -> Path:
-    """Read the finished runs, and write the page."""
-    mpl.use("Agg")
+    """Put together what the parts show."""
     page = Page(
         TITLE,
         lead="The applications and comparisons of Rao, Lin & Dunson (Biometrika 2016), run again "
         "with Offcut: each figure and number of the paper beside what was found here.",
         figures=output / "figures",
     )
-    keeper = Keeper(output / "runs", lambda line: None, progress=False, since=started)
     top = page.section("In short", "summary")
     rows: dict[str, list[Beside]] = {}
+    again: list[str] = []
     for part in parts:
-        tell("page", f"pictures and tables of {part} ...")
-        module = module_of(part)
-        rows[part] = module.show(page, module.run(keeper, plan, data), plan)
-    _summary(top, rows, plan, keeper, data)
-    _made(page.section("How this page was made", "made"), plan, keeper, started, command)
+        shown = Shown.load(output, part)
+        shown.add_to(page)
+        rows[part] = shown.rows
+        again += shown.again
+    _summary(top, rows, plan, data)
+    _made(page.section("How this page was made", "made"), plan, again, started, command)
     path = page.write(output / "index.html")
     tell("page", f"{path} is written")
     return path
 
 
 def _summary(
-    section: Section, rows: dict[str, list[Beside]], plan: Plan, keeper: Keeper, data: Path | None
+    section: Section, rows: dict[str, list[Beside]], plan: Plan, data: Path | None
 ) -> None:
     everything = [row for part in rows.values() for row in part]
     differ = sum(row.verdict == OTHER for row in everything)
@@ -80,15 +78,15 @@ def _summary(
     )
 
 
-def _made(section: Section, plan: Plan, keeper: Keeper, started: float, command: str) -> None:
+def _made(section: Section, plan: Plan, again: list[str], started: float, command: str) -> None:
     if command:
         section.code(command)
     when = time.strftime("%d %B %Y, %H:%M", time.localtime(started))
     section.text(f"Started {when}; written {time.time() - started:,.0f} seconds later.")
-    if keeper.again:
+    if again:
         section.notice(
-            f"{len(keeper.again)} runs were finished by an earlier call with the same settings and "
-            f"versions, and not run again: {', '.join(keeper.again)}."
+            f"{len(again)} runs were finished by an earlier call with the same settings and "
+            f"versions, and not run again: {', '.join(again)}."
         )
     section.table(
         ["Runs", "Chains", "Draws of each", "Warm-up", "Sweeps for a draw"],

@@ -1,6 +1,7 @@
 """A process that runs one part: ``python -m offcut.reproduction.worker PART PLAN OUTPUT [DATA]``.
 
-It says on standard output what it does, and leaves its runs in OUTPUT/runs.
+It says on standard output what it does, leaves its runs in OUTPUT/runs and what the page will show
+of them in OUTPUT/runs/PART.json.
 """
 
 from __future__ import annotations
@@ -15,13 +16,21 @@ UNUSABLE, INTERRUPTED = 2, 130
 def main(arguments: list[str]) -> int:
     """Run the part."""
     from offcut.errors import OffcutError
+    from offcut.pages import Page
     from offcut.reproduction.keeper import Keeper
     from offcut.reproduction.reproduce import module_of, plan_named
+    from offcut.reproduction.shown import Shown
 
-    part, plan, output, *data = arguments
-    keeper = Keeper(Path(output) / "runs", lambda line: print(line, flush=True), progress=False)
+    part, name, output, *data = arguments
+    plan, folder, module = plan_named(name), Path(output), module_of(part)
+    keeper = Keeper(folder / "runs", lambda line: print(line, flush=True), progress=False)
     try:
-        module_of(part).run(keeper, plan_named(plan), Path(data[0]) if data else None)
+        found = module.run(keeper, plan, Path(data[0]) if data else None)
+        print("pictures and tables ...", flush=True)
+        page = Page(part, figures=folder / "figures")
+        rows = module.show(page, found, plan)
+        Shown.of(page, rows, keeper.again).save(folder, part)
+        print("done", flush=True)
     except OffcutError as error:
         print(f"error: {error}", flush=True)
         return UNUSABLE

@@ -75,10 +75,11 @@ class _Worker:
         )
 
         def listen() -> None:
-            for line in self.process.stdout or ():
-                self.lines.append(line.rstrip())
-                if not line.startswith(("error:", " ", "Traceback")):
-                    tell(part, line.rstrip())
+            with self.process.stdout as stream:  # type: ignore[union-attr]
+                for line in stream:
+                    self.lines.append(line.rstrip())
+                    if not line.startswith(("error:", " ", "Traceback")):
+                        tell(part, line.rstrip())
             with lock:
                 ended.append(part)
                 lock.notify_all()

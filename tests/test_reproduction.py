@@ -1,0 +1,236 @@
+"""Runs of the reproduction are kept, go on after an interruption, and never pass for others."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import offcut
+from offcut.errors import DataError, SettingsError
+from offcut.reproduction import PARTS, reproduce
+from offcut.reproduction.beside import FASTER, OTHER, Beside, timed
+from offcut.reproduction.frames import frames_from, simulated
+from offcut.reproduction.keeper import Keeper
+from offcut.reproduction.lengths import FULL, QUICK, Length
+from offcut.reproduction.modes import modes
+from offcut.reproduction.parkinsons import _skewness, shimmer
+from offcut.reproduction.samplers import interval
+from offcut.reproduction.shown import Shown
+from offcut.reproduction.summary_page import write_page
+from offcut.reproduction.workers import PartError, run_all
+
+SHORT = Length(40, 40, 1, 2)
+
+
+class Runs:
+    """Keeps runs in a folder and what was said."""
+
+    def __init__(self, folder):
+        self.said = []
+        self.keeper = Keeper(folder, self.said.append, progress=False)
+
+
+def test_a_finished_run_is_not_run_again(tmp_path, truncated_normal, observations, monkeypatch):
+    first = Runs(tmp_path)
+    kept = first.keeper.sample("one", truncated_normal, observations, SHORT)
+    assert kept.cpu > 0
+    assert not first.keeper.again
+    assert not (tmp_path / "one" / "checkpoint").exists()
+    monkeypatch.setattr(offcut, "sample", lambda *_, **__: pytest.fail("it was run again"))
+    second = Runs(tmp_path)
+    again = second.keeper.sample("one", truncated_normal, observations, SHORT)
+    assert second.keeper.again == ["one"]
+    assert again.seconds == kept.seconds
+    for group in ("posterior", "sample_stats", "observed_data"):
+        assert again.posterior[group].to_dataset().identical(kept.posterior[group].to_dataset())
+
+
+def test_other_data_lengths_and_seeds_are_other_runs(tmp_path, truncated_normal, observations):
+    keeper = Runs(tmp_path).keeper
+    first = keeper.sample("one", truncated_normal, observations, SHORT)
+    longer = keeper.sample("one", truncated_normal, observations, Length(50, 40, 1, 2))
+    assert longer.posterior["posterior"].sizes["draw"] == 50
+    seeded = keeper.sample("one", truncated_normal, observations, SHORT, seed=1)
+    moved = keeper.sample("one", truncated_normal, observations + 0.01, SHORT)
+    assert not keeper.again
+    for other in (seeded, moved):
+        assert not np.array_equal(
+            other.posterior["posterior"]["loc"], first.posterior["posterior"]["loc"]
+        )
+
+
+def test_an_interrupted_run_is_not_taken_for_finished(
+    tmp_path, truncated_normal, observations, monkeypatch
+):
+    sample = offcut.sample
+
+    def interrupted(*args, **settings):
+        posterior = sample(*args, **settings)
+        posterior.attrs["interrupted"] = 1
+        return posterior
+
+    with monkeypatch.context() as patch:
+        patch.setattr(offcut, "sample", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Runs(tmp_path).keeper.sample("one", truncated_normal, observations, SHORT)
+    later = Runs(tmp_path)
+    later.keeper.sample("one", truncated_normal, observations, SHORT)
+    assert not later.keeper.again
+
+
+def test_measurements_are_kept_and_told_apart(tmp_path):
+    keeper = Runs(tmp_path).keeper
+    assert keeper.measure("speed", {"sweeps": 10}, lambda: [1.5]) == [1.5]
+    assert keeper.measure("speed", {"sweeps": 10}, lambda: pytest.fail("again")) == [1.5]
+    assert keeper.measure("speed", {"sweeps": 20}, lambda: [2.5]) == [2.5]
+    (tmp_path / "speed" / "facts.json").write_text("{ torn")
+    assert keeper.measure("speed", {"sweeps": 20}, lambda: [3.5]) == [3.5]
+
+
+def test_modes_of_two_hills_and_of_a_plain():
+    x, y = np.meshgrid(np.linspace(-3, 3, 61), np.linspace(-3, 3, 41))
+    hills = np.logaddexp(-((x - 1.5) ** 2 + y**2) / 0.3, -1 - ((x + 1.5) ** 2 + y**2) / 0.3)
+    (first, infinite), (second, prominence) = modes(hills, 0.5)
+    assert infinite == np.inf
+    assert x[first] == pytest.approx(1.5, abs=0.1)
+    assert x[second] == pytest.approx(-1.5, abs=0.1)
+    assert prominence == pytest.approx(-1 - hills[20, 30], abs=1.5)
+    assert modes(hills, 50.0) == [(first, np.inf)]
+    assert len(modes(np.zeros((5, 5)))) == 1
+    assert modes(np.full((3, 3), -np.inf)) == []
+
+
+def test_skewness_is_zero_for_a_symmetric_density_and_positive_for_a_long_right_tail():
+    grid = np.linspace(-6, 20, 2601)
+    both = np.stack([np.exp(-(grid**2) / 2), np.where(grid > 0, np.exp(-grid), 0.0)])
+    symmetric, exponential = _skewness(grid, both)
+    assert symmetric == pytest.approx(0, abs=0.02)
+    quantiles = -np.log([0.9, 0.5, 0.1])
+    expected = (quantiles[2] + quantiles[0] - 2 * quantiles[1]) / (quantiles[2] - quantiles[0])
+    assert exponential == pytest.approx(expected, abs=0.02)
+
+
+def test_intervals_hold_the_geometric_mean():
+    middle, low, high = interval([100.0, 200.0, 400.0])
+    assert middle == pytest.approx(200.0)
+    assert low < 200 < high
+    assert low * high == pytest.approx(200.0**2)
+
+
+def test_times_are_faster_or_differ():
+    assert timed("run", 2.0, 0.5, "").verdict == FASTER
+    assert timed("run", 2.0, 4.0, "").verdict == OTHER
+
+
+def test_the_data_are_those_of_the_paper():
+    groups = shimmer()
+    assert {name: len(x) for name, x in groups.items()} == {"disease": 147, "control": 48}
+    together = np.concatenate(list(groups.values()))
+    assert (together.min(), together.max()) == (0.0, 5.0)
+    x = simulated()
+    assert x.shape == (98, 3, 2)
+    np.testing.assert_allclose(np.swapaxes(x, 1, 2) @ x, np.tile(np.eye(2), (98, 1, 1)), atol=1e-9)
+
+
+def test_full_is_as_long_as_in_the_paper():
+    assert FULL.mixture.draws * FULL.mixture.thin == 10_000
+    assert (FULL.frames.draws, FULL.frames.warmup) == (10_000, 1000)
+    assert (FULL.density.draws, FULL.density.warmup) == (2000, 500)
+    assert FULL.dimensions == (3, 4, 5, 8, 10)
+    assert QUICK.mixture.sweeps < FULL.mixture.sweeps
+
+
+@pytest.mark.parametrize("problem", ["absent", "no file in it", "not a table"])
+def test_data_that_cannot_be_used_are_refused_before_anything_runs(tmp_path, problem):
+    data = tmp_path / "data"
+    if problem != "absent":
+        data.mkdir()
+    if problem == "not a table":
+        (data / "vcg.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"vcg\.csv|no column"):
+        reproduce(["vcg"], data=data, output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_part_is_refused():
+    with pytest.raises(SettingsError, match="gvhd, vcg, samplers"):
+        reproduce(["vgc"])
+
+
+def test_without_data_frames_are_simulated_and_marked(tmp_path):
+    assert list(frames_from(None)) == ["simulated"]
+    shown = Shown([("Part", "vcg", 2, ["<p>text</p>"])], [], [])
+    (tmp_path / "runs").mkdir()
+    shown.save(tmp_path, "vcg")
+    told = []
+    page = write_page(["vcg"], QUICK, None, tmp_path, time.time(), lambda *line: told.append(line))
+    text = page.read_text()
+    assert "SIMULATED" in text
+    assert "quick version" in text
+    assert told
+
+
+def test_the_page_counts_what_differs_and_what_was_finished_before(tmp_path):
+    (tmp_path / "runs").mkdir()
+    rows = [
+        Beside("a number", "3", "4", "1", OTHER, "because"),
+        Beside("a time", "2 minutes", "1 second", "", FASTER),
+    ]
+    Shown([("Voices", "parkinsons", 2, [])], rows, ["parkinsons-control"]).save(
+        tmp_path, "parkinsons"
+    )
+    text = write_page(
+        ["parkinsons"], FULL, None, tmp_path, time.time(), lambda *_: None, "offcut reproduce"
+    ).read_text()
+    assert "2 numbers and claims of the paper are compared; <strong>1</strong> differ" in text
+    assert "parkinsons-control" in text
+    assert "SIMULATED" not in text
+    assert 'href="#parkinsons"' in text
+
+
+def test_a_part_that_fails_says_why(tmp_path):
+    said = []
+    with pytest.raises(PartError, match=r"there is no file"):
+        run_all(["vcg"], QUICK, tmp_path, tmp_path / "out", 1, lambda *line: said.append(line))
+
+
+def test_ctrl_c_is_kind(tmp_path):
+    """The worker ends within seconds, says so, and leaves a state to go on from."""
+    command = [sys.executable, "-m", "offcut.reproduction.worker", "parkinsons", "quick"]
+    process = subprocess.Popen(
+        [*command, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert "chains of" in process.stdout.readline()
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert "interrupted; what was done is kept" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "runs" / "parkinsons-disease" / "facts.json").exists()
+
+
+def test_every_part_has_a_module_with_both_functions():
+    from offcut.reproduction.reproduce import module_of
+
+    for part in PARTS:
+        module = module_of(part)
+        assert callable(module.run)
+        assert callable(module.show)
+
+
+def test_facts_of_a_run_name_what_it_was_made_of(tmp_path, truncated_normal, observations):
+    keeper = Runs(tmp_path).keeper
+    keeper.sample("one", truncated_normal, observations, SHORT)
+    facts = json.loads((tmp_path / "one" / "facts.json").read_text())
+    assert facts["made_of"]["length"] == list(SHORT)
+    assert facts["made_of"]["versions"]["offcut"] == offcut.__version__
