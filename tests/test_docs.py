@@ -1,4 +1,7 @@
-"""The code in README and CONTRIBUTING runs as printed."""
+"""The code in README and CONTRIBUTING runs as printed; the documentation names and links right.
+
+The examples of the documentation are executed by ``make docs``, not here.
+"""
 
 from __future__ import annotations
 
@@ -47,3 +50,35 @@ def test_the_sampler_in_contributing_runs_as_printed(monkeypatch, capsys):
     names = run_blocks("CONTRIBUTING.md", monkeypatch)
     assert names["posterior"].attrs["kernel"] == "Gibbs"
     assert "draws no rejections" in capsys.readouterr().out
+
+
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+REFERENCE = (ROOT / "docs" / "reference.md").read_text()
+
+
+@pytest.mark.parametrize("name", offcut.__all__)
+def test_every_public_name_is_in_the_reference(name):
+    assert re.search(rf"^\.\. auto\w+:: offcut\.{name}$", REFERENCE, re.M)
+
+
+@pytest.mark.parametrize("module", ["regions", "plots", "estimators"])
+def test_every_name_of_a_module_is_in_the_reference(module):
+    section = REFERENCE.split(f".. automodule:: offcut.{module}\n")[1].split("\n## ")[0]
+    found = set(re.findall(r"^\.\. auto\w+:: (\w+)$", section, re.M))
+    public = getattr(offcut, module)
+    names = {n for n in public.__all__ if callable(getattr(public, n))}
+    assert found == names
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.stem)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.S | re.M)
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "index.md").read_text()
+    listed = set(re.findall(r"^([\w/]+)$", index, re.M))
+    pages = {str(p.relative_to(ROOT / "docs").with_suffix("")) for p in PAGES} - {"index"}
+    assert pages <= listed

@@ -71,6 +71,15 @@ def test_regenerated_rejections_follow_the_law_of_the_sweeps(model, posterior):
     assert sets[0].shape[1] == 1
 
 
+def test_a_budget_that_no_sampler_kept_to_cuts_no_rejections(model, posterior):
+    """Collapsed runs draw no rejections, and yet name a budget."""
+    named = posterior.copy()
+    named.attrs |= {"budget": 5, "draws_rejections": 1}
+    assert max(map(len, model.rejections(named, 50))) <= 5
+    named.attrs["draws_rejections"] = 0
+    assert max(map(len, model.rejections(named, 50))) > 5
+
+
 def test_the_function_is_zero_beyond_the_box(model, posterior):
     f = model.function(posterior, [1.0, 1e6])
     assert f.shape == (2, 400, 2)

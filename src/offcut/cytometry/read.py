@@ -102,26 +102,33 @@ transform Identity(); 1 dropped)
 
 
 def _from_path(path: Path, channels: Any, group: Any) -> Recorded:
-    """By what the file begins with, then by its suffix."""
-    if not path.is_file():
-        kind = "is a directory" if path.is_dir() else "does not exist"
-        raise DataError(f"{path} {kind} (from {Path.cwd()}); give the path of a file")
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    suffix = suffix.lower()
-    if suffix == ".fcs" or is_fcs(path):
+    kind = file_kind(path)
+    if kind == ".fcs":
         if isinstance(group, str):
             raise DataError(
                 f"group={group!r} names a column, but FCS files have no labels; give one for each "
                 "event, or read file by file and put them together with concatenate"
             )
         return read_fcs(path, channels)
-    if suffix == ".h5ad":
+    if kind == ".h5ad":
         from offcut.cytometry.annotated import recorded_from, stored
 
         return recorded_from(stored(path), channels, group)
-    if suffix not in READERS:
+    return READERS[kind](path, channels, group)
+
+
+def file_kind(path: Path) -> str:
+    """``.fcs`` by what a file begins with, else its suffix; an error where it cannot be read."""
+    if not path.is_file():
+        kind = "is a directory" if path.is_dir() else "does not exist"
+        raise DataError(f"{path} {kind} (from {Path.cwd()}); give the path of a file")
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    suffix = suffix.lower()
+    if suffix == ".fcs" or is_fcs(path):
+        return ".fcs"
+    if suffix != ".h5ad" and suffix not in READERS:
         raise DataError(
             f"{path} is of no known kind ({suffix or 'no suffix'}); known are .fcs, .h5ad, "
             f"{', '.join(READERS)}. Anything else as an array: read(array, channels)"
         )
-    return READERS[suffix](path, channels, group)
+    return suffix

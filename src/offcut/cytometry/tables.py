@@ -79,6 +79,11 @@ def read_frame(frame: Any, channels: Any, group: Any, source: str = "") -> Recor
 
 def read_delimited(path: Path, channels: Any, group: Any) -> Recorded:
     """CSV, or with tabs where the name ends in .tsv."""
+    return read_frame(delimited_frame(path), channels, group, path.name)
+
+
+def delimited_frame(path: Path) -> Any:
+    """All columns of a CSV or TSV file, as pandas has them."""
     pandas = needed("pandas", f"reading {path.name}")
     tabs = ".tsv" in path.suffixes
     try:
@@ -97,7 +102,7 @@ def read_delimited(path: Path, channels: Any, group: Any) -> Recorded:
         )
     if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
         raise DataError(f"{path} does not have commas between columns: {names[0]!r}; convert it")
-    return read_frame(frame, channels, group, path.name)
+    return frame
 
 
 def _is_number(name: str) -> bool:
@@ -110,23 +115,34 @@ def _is_number(name: str) -> bool:
 
 def read_parquet(path: Path, channels: Any, group: Any) -> Recorded:
     """With pyarrow."""
+    return read_frame(parquet_frame(path), channels, group, path.name)
+
+
+def parquet_frame(path: Path) -> Any:
+    """All columns of a Parquet file, as pandas has them."""
     pandas = needed("pandas", f"reading {path.name}")
     needed("pyarrow", f"reading {path.name}")
     try:
-        frame = pandas.read_parquet(path, engine="pyarrow")
+        return pandas.read_parquet(path, engine="pyarrow")
     except (ValueError, OSError) as error:
         said = str(error).strip().splitlines()[0]
-        raise DataError(f"{path} cannot be read as Parquet ({said}); is it damaged?") from error
-    return read_frame(frame, channels, group, path.name)
+        raise DataError(
+            f"{path} cannot be read as Parquet ({said}); is it damaged, or of another kind? Write "
+            "it again"
+        ) from error
 
 
 def read_npy(path: Path, channels: Any, group: Any) -> Recorded:
     """One array, without pickled objects."""
+    return read_array(stored_array(path), channels, group, path.name)
+
+
+def stored_array(path: Path) -> np.ndarray:
+    """The array of an NPY file."""
     try:
-        array = np.load(path, allow_pickle=False)
+        return np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         said = str(error).strip().splitlines()[0]
         raise DataError(
             f"{path} cannot be read as an array of numbers ({said}); save it with numpy.save"
         ) from error
-    return read_array(array, channels, group, path.name)

@@ -194,7 +194,10 @@ def rejections(
     drawn = draws_of(posterior, prepared)
     rng = np.random.default_rng(seed)
     chosen = np.unique(np.linspace(0, len(drawn.w) - 1, number).astype(int))
-    counts = _counts(rng, drawn, prepared, chosen, posterior.attrs.get("budget", "none"))
+    # A sampler without rejections names a budget, but its draws are not restricted by it.
+    restricted = posterior.attrs.get("draws_rejections", 1)
+    budget = posterior.attrs.get("budget", "none") if restricted else "none"
+    counts = _counts(rng, drawn, prepared, chosen, budget)
     sets: list[np.ndarray] = []
     for place, (row, count) in enumerate(zip(chosen, counts, strict=True)):
         found = [np.empty((0, prepared.plan.basis.d))]

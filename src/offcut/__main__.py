@@ -1,0 +1,5 @@
+"""``python -m offcut``: the command line."""
+
+from offcut.cli.app import main
+
+main()

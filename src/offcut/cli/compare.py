@@ -1,0 +1,156 @@
+"""``offcut compare``: which sampler is fastest on a model, and do they agree?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from offcut.cli import options as o
+from offcut.cli.console import EXIT_CODES, err, out, reported
+from offcut.cli.fitted import command_line
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        help="mixture, langevin, density or intensity; or path/to/file.py:NAME, a model in a "
+        "Python file (which is run).",
+        metavar="MODEL",
+        autocompletion=lambda: ["mixture", "langevin", "density", "intensity"],
+    ),
+]
+Samplers = Annotated[
+    str | None,
+    typer.Option("--samplers", help="Only these, with commas.", metavar="A,B,..."),
+]
+Repeats = Annotated[
+    int,
+    typer.Option("--repeats", help="Chains of each sampler, each with a seed of its own.", min=1),
+]
+Quantity = Annotated[
+    str | None,
+    typer.Option("--quantity", help="Only this parameter; default: the slowest one."),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="Directory for comparison.csv and a page.", metavar="DIR"),
+]
+EPILOG = f"""[bold]Examples[/bold]
+
+  [cyan]offcut compare langevin frames.npy[/cyan]
+
+  [cyan]offcut compare density voices.csv --columns shimmer --samplers augment,collapsed[/cyan]
+
+  [cyan]offcut compare models.py:heights heights.csv --columns cm -o heights-compared[/cyan]
+
+{EXIT_CODES}"""
+
+
+@reported
+def compare(
+    model: Model,
+    file: o.File,
+    samplers: Samplers = None,
+    quantity: Quantity = None,
+    draws: Annotated[int, typer.Option("--draws", help="Draws of each repeat.", min=20)] = 1000,
+    warmup: Annotated[int, typer.Option("--warmup", help="Sweeps before them.", min=0)] = 500,
+    repeats: Repeats = 5,
+    seed: Annotated[int, typer.Option("--seed", help="Of the first repeat.")] = 0,
+    budget: o.Budget = "auto",
+    columns: o.Columns = None,
+    lower: o.Lower = None,
+    upper: o.Upper = None,
+    region: o.Region = None,
+    outside: o.Outside = o.OnTrouble.refuse,
+    missing: o.Missing = o.OnTrouble.refuse,
+    components: o.Components = 50,
+    transform: o.Transform = "none",
+    frame: o.Frame = None,
+    order: o.Entries = o.Order.columns,
+    prior_mean: o.PriorMean = 10.0,
+    base: o.BaseDensity = o.Base.normal,
+    kernel: o.Kernel = o.Covariance.squared_exponential,
+    length_scale: o.LengthScale = None,
+    variance: o.Variance = None,
+    output: Folder = None,
+    quiet: o.Quiet = False,
+) -> None:
+    """Run the samplers of a model and print effective draws per second, with intervals."""
+    from offcut.comparing import compare_samplers
+    from offcut.fitting.contenders import chosen_among, contenders
+    from offcut.fitting.request import Request
+    from offcut.fitting.run import noticed
+    from offcut.fitting.words import parse_budget
+
+    request = Request(
+        model, file, columns, lower, upper, region,
+        outside=outside.value, missing=missing.value,
+        options={
+            "components": components, "transform": transform, "prior": "latent",
+            "compensate": False, "at_limits": "keep", "frame": frame, "order": order.value,
+            "prior_mean": prior_mean, "base": base.value, "kernel": kernel.value,
+            "length_scale": length_scale, "variance": variance, "method": "augment",
+        },
+    )  # fmt: skip
+    with noticed():
+        found, data, _ = contenders(request)
+    chosen = chosen_among(found, samplers)
+    largest = parse_budget(budget)
+    status = err().status("reading") if not quiet else None
+
+    def tell(name: str, repeat: int) -> None:
+        if status is not None:
+            doing = "compiling" if repeat < 0 else f"repeat {repeat + 1} of {repeats}"
+            status.update(f"{escape(name)}: {doing}")
+
+    if status is not None:
+        status.start()
+    try:
+        result = compare_samplers(
+            chosen, data, draws=draws, warmup=warmup, repeats=repeats, seed=seed,
+            quantity=quantity, budget=largest, tell=tell,
+        )  # fmt: skip
+    finally:
+        if status is not None:
+            status.stop()
+    _print(result, file, len(data), quiet)
+    if output is not None:
+        from offcut.fitting.comparison_page import write_comparison
+
+        for path in write_comparison(result, output, f"{model} on {file.name}", command_line()):
+            out().print(f"  {escape(str(path))}", soft_wrap=True)
+
+
+def _print(result: Any, file: Path, count: int, quiet: bool) -> None:
+    from offcut.fitting.comparison_page import shown, verdict
+
+    table = Table(title=f"Effective draws per CPU-second, {escape(file.name)} ({count:,} rows)")
+    table.add_column("sampler", no_wrap=True)
+    table.add_column("ESS/s (95%)", justify="right")
+    for name in ("slowest quantity", "mean ± error", "agreement"):
+        table.add_column(name)
+    fastest = max(result.ran, key=lambda one: one.rate(one.worst).middle, default=None)
+    for one in result.measured:
+        name = escape(one.contender.name)
+        if one.contender.approximate:
+            name += " [yellow](approximate)[/yellow]"
+        if one.refusal:
+            table.add_row(name, "[dim]–[/dim]", "[dim]does not fit[/dim]")
+            continue
+        cells = [escape(cell) for cell in shown(one)]
+        told = verdict(result, one)
+        colour = "red" if told.startswith("DISAGREES") else "green"
+        style = "bold" if one is fastest else None
+        table.add_row(name, *cells, f"[{colour}]{escape(told)}[/{colour}]", style=style)
+    out().print(table)
+    for one in result.measured:
+        if one.refusal:
+            out().print(f"[yellow]{escape(one.contender.name)}[/yellow]: {escape(one.refusal)}")
+    if not quiet and result.ran:
+        out().print(
+            "[dim]One chain a repeat; warm-up and compiling are not counted. Intervals: 95%, over "
+            "repeats. |z| compares posterior means with those of the reference.[/dim]"
+        )

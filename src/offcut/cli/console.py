@@ -1,0 +1,89 @@
+"""What people see: results on stdout, progress and errors on stderr, no tracebacks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+
+DONE, FAILED, UNUSABLE, DOUBTFUL, INTERRUPTED = 0, 1, 2, 3, 130
+TRACEBACK = "OFFCUT_TRACEBACK"
+
+EXIT_CODES = (
+    "[bold]Exit codes[/bold]: 0 done; 1 the run failed; 2 wrong command line or unusable file; "
+    "3 done but doubtful (with --strict); 130 interrupted."
+)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def out() -> Console:
+    """For results. Made when used, because tests and pipes change the stream."""
+    return Console(highlight=False)
+
+
+def err() -> Console:
+    """For progress, doubts and errors."""
+    return Console(stderr=True, highlight=False)
+
+
+def show_doubt(text: str) -> None:
+    """A reason for doubt, as a line in colour."""
+    err().print(f"[yellow]![/yellow] {escape(text)}")
+
+
+def show_error(text: str, title: str = "Error") -> None:
+    """A panel like those of wrong options."""
+    err().print(Panel(escape(text), title=title, title_align="left", border_style="red"))
+
+
+def reported(command: Command) -> Command:
+    """Turn errors into a message and an exit code."""
+
+    @wraps(command)
+    def guarded(*arguments: Any, **named: Any) -> Any:
+        try:
+            return command(*arguments, **named)
+        except (typer.Exit, typer.Abort):
+            raise
+        except KeyboardInterrupt:
+            show_error("interrupted", "Interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            text, code = explained(error)
+            show_error(text)
+            raise typer.Exit(code) from None
+
+    return guarded  # type: ignore[return-value]
+
+
+def explained(error: Exception) -> tuple[str, int]:
+    """A message for a person, and the exit code."""
+    import click
+
+    from offcut.errors import DataError, ModelError, OffcutError, SettingsError
+
+    if isinstance(error, click.ClickException):
+        raise error
+    if isinstance(error, OffcutError):
+        unusable = isinstance(error, DataError | SettingsError | ModelError)
+        return str(error), UNUSABLE if unusable else FAILED
+    if isinstance(error, ImportError):
+        return str(error), FAILED
+    if isinstance(error, OSError):
+        return f"{error}: is there room, and are you allowed to write there?", FAILED
+    if isinstance(error, MemoryError):
+        return "out of memory: fewer draws or chains, or --thin, need less", FAILED
+    return (
+        f"unexpected: {type(error).__name__}: {error}\nThis is a bug in offcut. {TRACEBACK}=1 "
+        "before the command shows where; please report it with that.",
+        FAILED,
+    )
