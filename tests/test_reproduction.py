@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import offcut
+from offcut.comparing import rate_of
 from offcut.errors import DataError, SettingsError
 from offcut.reproduction import PARTS, reproduce
 from offcut.reproduction.beside import FASTER, OTHER, Beside, timed
@@ -20,7 +21,6 @@ from offcut.reproduction.keeper import Keeper
 from offcut.reproduction.lengths import FULL, QUICK, Length
 from offcut.reproduction.modes import modes
 from offcut.reproduction.parkinsons import _skewness, shimmer
-from offcut.reproduction.samplers import interval
 from offcut.reproduction.shown import Shown
 from offcut.reproduction.summary_page import write_page
 from offcut.reproduction.workers import PartError, run_all
@@ -117,10 +117,11 @@ def test_skewness_is_zero_for_a_symmetric_density_and_positive_for_a_long_right_
 
 
 def test_intervals_hold_the_geometric_mean():
-    middle, low, high = interval([100.0, 200.0, 400.0])
-    assert middle == pytest.approx(200.0)
-    assert low < 200 < high
-    assert low * high == pytest.approx(200.0**2)
+    rate = rate_of([100.0, 200.0, 400.0])
+    assert rate.middle == pytest.approx(200.0)
+    assert rate.low < 200 < rate.high
+    assert rate.low * rate.high == pytest.approx(200.0**2)
+    assert np.isnan(rate_of([100.0]).low)
 
 
 def test_times_are_faster_or_differ():

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from offcut.budget import certify, warmup_budget
 from offcut.driver.chain import Chain, Phase, most_in_memory
 from offcut.driver.progress import Progress
-from offcut.driver.run import Drawn, Settings, _after_warmup, _collect, _make_chains
+from offcut.driver.run import Drawn, Settings, after_warmup, collect, make_chains
 from offcut.errors import OffcutError, SettingsError
 from offcut.kernels.tuning import warmup_schedule
 from offcut.precision import in_float64
@@ -67,6 +67,21 @@ class Rate:
     high: float
 
 
+def rate_of(repeats: Any) -> Rate:
+    """The geometric mean over repeats, with a t-interval on the scale of logarithms.
+
+    >>> rate_of([100.0, 200.0, 400.0]).middle.__round__(9)
+    200.0
+    """
+    logs = np.log(np.asarray(repeats, float))
+    middle = float(logs.mean())
+    if len(logs) < 2:
+        return Rate(float(np.exp(middle)), float("nan"), float("nan"))
+    error = float(logs.std(ddof=1)) / np.sqrt(len(logs))
+    wide = float(stats.t.ppf(0.975, len(logs) - 1)) * error
+    return Rate(*(float(np.exp(middle + side * wide)) for side in (0, -1, 1)))
+
+
 @dataclass
 class Measured:
     """What was measured of one contender; arrays are (repeat, quantity)."""
@@ -81,13 +96,7 @@ class Measured:
 
     def rate(self, quantity: str) -> Rate:
         """Of one quantity."""
-        logs = np.log(self.ess[:, self.quantities.index(quantity)] / self.seconds)
-        middle, repeats = float(logs.mean()), len(logs)
-        if repeats < 2:
-            return Rate(float(np.exp(middle)), float("nan"), float("nan"))
-        error = float(logs.std(ddof=1)) / np.sqrt(repeats)
-        wide = float(stats.t.ppf(0.975, repeats - 1)) * error
-        return Rate(*(float(np.exp(middle + side * wide)) for side in (0, -1, 1)))
+        return rate_of(self.ess[:, self.quantities.index(quantity)] / self.seconds)
 
     @property
     def worst(self) -> str:
@@ -298,18 +307,18 @@ class _Runs:
         schedule = warmup_schedule(settings.warmup)
         never, first = threading.Event(), warmup_budget(settings.budget, self.n)
         with threadpool_limits(limits=1, user_api="blas"), Progress(1, False) as silent:
-            chains = _make_chains(
+            chains = make_chains(
                 self.sampler, self.arrays, settings, first, None, silent, self.programs
             )
             most = most_in_memory(self.sampler, chains[0].state)
             first = warmup_budget(settings.budget, self.n, most)
             self._advance(chains[0], Phase(0, settings.warmup, first, schedule), never)
-            budget = _after_warmup(chains, settings, None, self.n, most)
+            budget = after_warmup(chains, settings, None, self.n, most)
             started = time.process_time()
             self._advance(chains[0], Phase(1, settings.draws, budget, None, 1), never)
             seconds = time.process_time() - started
         # The clock has steps; a run that is over within one has no rate.
-        return max(seconds, 1e-6), _collect(chains, budget, 0, False)
+        return max(seconds, 1e-6), collect(chains, budget, 0, False)
 
     @staticmethod
     def _advance(chain: Chain, phase: Phase, never: threading.Event) -> None:

@@ -11,6 +11,7 @@ from offcut.cli import fit
 from offcut.cli.compare import EPILOG as COMPARE_EPILOG
 from offcut.cli.compare import compare
 from offcut.cli.console import EXIT_CODES, out
+from offcut.cli.reproduce import EPILOG as REPRODUCE_EPILOG
 from offcut.cli.reproduce import reproduce
 
 EPILOG = f"""[bold]Examples[/bold]
@@ -23,7 +24,7 @@ EPILOG = f"""[bold]Examples[/bold]
 
   [cyan]offcut compare density voices.csv --columns shimmer[/cyan]
 
-  [cyan]offcut reproduce --help[/cyan]
+  [cyan]offcut reproduce all --quick[/cyan]
 
 {EXIT_CODES}
 
@@ -41,7 +42,7 @@ app = typer.Typer(
 )
 app.add_typer(fit.app, name="fit")
 app.command(epilog=COMPARE_EPILOG)(compare)
-app.command()(reproduce)
+app.command(epilog=REPRODUCE_EPILOG)(reproduce)
 
 
 def _version(asked: bool) -> None:

@@ -46,6 +46,7 @@ def reproduce(
             help="gvhd: flow cytometry; vcg: orientations; samplers: speed of exact samplers; "
             "approximate: an approximate one measured; parkinsons: densities; all (default).",
             show_default=False,
+            metavar="[PART]...",
         ),
     ] = None,
     full: Annotated[

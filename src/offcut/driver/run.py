@@ -74,7 +74,7 @@ def run_chains(
         threadpool_limits(limits=1, user_api="blas"),
         Progress(settings.chains, settings.progress) as progress,
     ):
-        chains = _make_chains(sampler, data, settings, first_budget, store, progress, programs)
+        chains = make_chains(sampler, data, settings, first_budget, store, progress, programs)
         workers = _Workers(settings, stop)
         try:
             most = most_in_memory(sampler, chains[0].state)
@@ -83,7 +83,7 @@ def run_chains(
             interrupted = workers.run(chains, phase)
             if interrupted:
                 raise KeyboardInterrupt("interrupted in warm-up: nothing has been drawn yet")
-            budget = _after_warmup(chains, settings, store, n, most)
+            budget = after_warmup(chains, settings, store, n, most)
             # A resumed run may have restarted its draws already.
             restarts = max(0, max(chain.phase_number for chain in chains) - 1)
             if restarts and store is not None:
@@ -99,7 +99,7 @@ def run_chains(
                     and chains_done(chains) < settings.draws // 2
                 ):
                     return previous._replace(interrupted=True)  # a restart had just begun
-                drawn = _collect(chains, budget, restarts, interrupted)
+                drawn = collect(chains, budget, restarts, interrupted)
                 larger = None
                 may_grow = settings.budget == "auto" and not interrupted
                 if may_grow and budget is not None and restarts < MOST_RESTARTS:
@@ -114,7 +114,7 @@ def run_chains(
             workers.close()
 
 
-def _make_chains(
+def make_chains(
     sampler: Sampler,
     data: Any,
     settings: Settings,
@@ -123,6 +123,7 @@ def _make_chains(
     progress: Progress,
     programs: dict,
 ) -> list[Chain]:
+    """All chains, each at its own start, or where the store left it."""
     root = keys.from_seed(settings.seed)
     chain_keys = [jax.random.fold_in(root, c) for c in range(settings.chains)]
     limit = MOST_REJECTED if budget is None else budget
@@ -205,7 +206,7 @@ def _raise_first(futures: list[Future]) -> None:
             raise error
 
 
-def _after_warmup(
+def after_warmup(
     chains: list[Chain], settings: Settings, store: Store | None, n: int, most: int
 ) -> int | None:
     """The budget of the draws."""
@@ -236,7 +237,7 @@ def chains_done(chains: list[Chain]) -> int:
     return min(chain.kept for chain in chains)
 
 
-def _collect(chains: list[Chain], budget: int | None, restarts: int, interrupted: bool) -> Drawn:
+def collect(chains: list[Chain], budget: int | None, restarts: int, interrupted: bool) -> Drawn:
     """Chains side by side, cut to the shortest."""
     length = chains_done(chains)
     if length == 0:

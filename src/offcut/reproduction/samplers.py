@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 import offcut
 from offcut.budget import effective_size
+from offcut.comparing import rate_of
 from offcut.pages import Hover, Page, Section, Series
 from offcut.pages.markup import number
 from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot
@@ -93,14 +93,6 @@ def _rate(stretch: Any) -> float:
     return float(np.median(sizes) / stretch.seconds)
 
 
-def interval(rates: list[float], level: float = 0.95) -> tuple[float, float, float]:
-    """Geometric mean over rounds, with a t-interval on the scale of logarithms."""
-    logs = np.log(np.maximum(rates, 1e-9))
-    half = stats.t.ppf((1 + level) / 2, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs))
-    middle = logs.mean()
-    return tuple(float(v) for v in np.exp([middle, middle - half, middle + half]))  # type: ignore[return-value]
-
-
 def show(page: Page, found: dict[str, Any], plan: Plan) -> list[Beside]:
     """Figure 3 and what the paper reads off it."""
     section = page.section("Exact samplers compared (section 5.5)", "samplers")
@@ -137,12 +129,12 @@ def show(page: Page, found: dict[str, Any], plan: Plan) -> list[Beside]:
 
 
 def _told(line: dict[str, Any], k: int) -> str:
-    middle, low, high = interval(line["rates"][k])
-    return f"{number(middle)} ({number(low)} to {number(high)})"
+    rate = rate_of(line["rates"][k])
+    return f"{number(rate.middle)} ({number(rate.low)} to {number(rate.high)})"
 
 
 def _best(line: dict[str, Any]) -> int:
-    return int(np.argmax([interval(rates)[0] for rates in line["rates"]]))
+    return int(np.argmax([rate_of(rates).middle for rates in line["rates"]]))
 
 
 def _picture(section: Section, side: str, lines: dict[str, Any], label: str) -> None:
@@ -151,7 +143,8 @@ def _picture(section: Section, side: str, lines: dict[str, Any], label: str) -> 
     with plt.rc_context(STYLE):
         figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
         for k, (name, line) in enumerate(lines.items()):
-            middle, low, high = np.array([interval(rates) for rates in line["rates"]]).T
+            rates = [rate_of(repeats) for repeats in line["rates"]]
+            middle, low, high = np.array([[r.middle, r.low, r.high] for r in rates]).T
             bars = np.stack([middle - low, high - middle])
             ax.errorbar(
                 line["scales"], middle, bars, marker="o", markersize=4, linewidth=1.5,
@@ -187,10 +180,10 @@ def _nearness(ours: np.ndarray, theirs: tuple[float, float]) -> str:
 def _rows(
     walks: dict[str, Any], trajectories: dict[str, Any], asymptotic: dict[str, Any]
 ) -> list[Beside]:
-    peak = {name: interval(line["rates"][_best(line)])[0] for name, line in walks.items()}
+    peak = {name: rate_of(line["rates"][_best(line)]).middle for name, line in walks.items()}
     best = max(trajectories, key=lambda name: max(map(np.median, trajectories[name]["rates"])))
     line = trajectories[best]
-    top = interval(line["rates"][_best(line)])[0]
+    top = rate_of(line["rates"][_best(line)]).middle
     walk = walks[WALK]
     k = _best(walk)
     variances = (walk["scales"][k] * np.array(walk["mean"][k])) ** 2
