@@ -1,4 +1,4 @@
-# Two commands for everybody: `make run` (the example) and `make test`.
+# Two commands for everybody: `make run` (the paper, reproduced) and `make test`.
 # Every target first makes .venv with $(PYTHON), 3.11 or later, and installs what is pinned in
 # constraints.txt. With another Python than 3.11 some pins may not exist: make CONSTRAINTS= test
 
@@ -9,27 +9,29 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+DOCS_STAMP := $(VENV)/installed-docs
 
-.PHONY: help run test calibrate check bench clean
+.PHONY: help run test calibrate check bench docs clean
 
 help:
-	@echo 'make run     run the example; its results go to results/'
+	@echo 'make run     reproduce the paper; its page is results/index.html'
 	@echo 'make test    run all tests'
 	@echo 'make calibrate  run the long tests as well'
 	@echo 'make check   lint, format, types, doctests'
 	@echo 'make bench   time the engine'
+	@echo 'make docs    run the examples of the documentation; the site goes to results/docs/'
 	@echo 'make clean   remove .venv and everything made by the above'
 
 # Compiled programs are kept between test runs: JAX programs take seconds to compile each.
-run test calibrate check: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
-run test calibrate check: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
+run test calibrate check docs: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
+run test calibrate check docs: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
 # The library compiles its sweeps with this option (driver/block.py); with it the small programs
 # around them compile faster as well. XLA stops at a flag that it does not know: make XLA_FLAGS= test
 XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
-run test calibrate check: export XLA_FLAGS := $(XLA_FLAGS)
+run test calibrate check docs: export XLA_FLAGS := $(XLA_FLAGS)
 
 run: $(STAMP)
-	$(BIN)/python examples/truncated_normal.py
+	$(BIN)/offcut reproduce all --quick -o results
 
 # A process killed while it writes to that cache (a test does so) leaves a torn entry: JAX warns
 # and compiles again, and this one warning is not an error.
@@ -50,11 +52,19 @@ check: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
+# Every example is executed, whatever is there from an earlier build; -W: a warning is a failure.
+docs: $(DOCS_STAMP)
+	$(BIN)/python -m sphinx -E -W --keep-going -j 2 -d .cache/doctrees -b html docs results/docs
+
 # Dependency groups need pip 25.1, newer than the one that comes with Python 3.11.
 $(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet $(addprefix -c ,$(CONSTRAINTS)) -e '.[plots]' --group dev
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet $(addprefix -c ,$(CONSTRAINTS)) --group docs
 	@touch $@
 
 clean:

@@ -75,6 +75,8 @@ def test_links_lead_somewhere(page):
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.S | re.M)
     for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         assert link.startswith("https://") or (page.parent / link).exists(), link
+    for script in re.findall(r"docs/studies/\w+\.\w+", page.read_text()):
+        assert (ROOT / script).exists(), script
 
 
 def test_every_page_is_in_the_index():

@@ -46,7 +46,7 @@ def reproduce(
             help="gvhd: flow cytometry; vcg: orientations; samplers: speed of exact samplers; "
             "approximate: an approximate one measured; parkinsons: densities; all (default).",
             show_default=False,
-            metavar="[PART]...",
+            metavar="PART",
         ),
     ] = None,
     full: Annotated[

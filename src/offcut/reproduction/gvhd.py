@@ -54,7 +54,8 @@ def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[str, Fit]:
         truncated = name != "ignored"
         events = offcut.datasets.gvhd(name if truncated else "control")
         model = model_of(events, truncated)
-        kept = keeper.sample(f"gvhd-{name}", model, events.values, plan.mixture)
+        length = plan.mixture if truncated else plan.ignored
+        kept = keeper.sample(f"gvhd-{name}", model, events.values, length)
         found[name] = Fit(model, events, kept)
     return found
 
@@ -93,7 +94,7 @@ def _modes(fit: Fit) -> list[tuple[float, float, float]]:
 
 def _picture(section: Section, name: str, fit: Fit, clear: int) -> None:
     """Events coloured by population, contours of the log posterior-mean density."""
-    labels = fit.model.labels(fit.kept.posterior)
+    labels = fit.model.labels(fit.kept.posterior, most=100)
     figure = offcut.plots.mixture(
         fit.kept.posterior, fit.model, labels=labels, names=fit.events.channels[:2], grid=GRID,
         limits=LIMITS,

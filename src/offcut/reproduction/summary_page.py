@@ -58,8 +58,10 @@ def _summary(
     )
     if plan.name == "quick":
         section.notice(
-            "This is the quick version: the mixtures ran for a fraction of the paper's iterations, "
-            "and their chains need not agree yet; the diagnostics say where. "
+            "This is the quick version. The mixtures ran for a fraction of the paper's iterations: "
+            "their chains do not agree yet, and their numbers are not to be trusted; the "
+            "diagnostics say how far. The comparison with the approximate sampler has two of its "
+            "five dimensions. "
             "`offcut reproduce all --full` runs the paper's numbers of iterations."
         )
     if data is None and ("vcg" in rows or "samplers" in rows):
