@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,7 +29,9 @@ BUDGET = 500
 @pytest.fixture(autouse=True)
 def _close_figures():
     yield
-    mpl.pyplot.close("all")
+    from matplotlib import pyplot
+
+    pyplot.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +196,19 @@ def test_without_matplotlib_it_says_what_to_install(posterior, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'offcut\[plots\]'"):
         plots.rejections(posterior)
+
+
+def test_a_style_does_not_undo_what_the_backend_sets(tmp_path):
+    """As Jupyter's does when it is loaded: else notebooks show the first picture only."""
+    (tmp_path / "loud_backend.py").write_text(
+        "import matplotlib\nfrom matplotlib.backends.backend_agg import *\n"
+        "matplotlib.interactive(True)\n"
+    )
+    code = (
+        "from offcut.plots.style import STYLE, pyplot\n"
+        "plt = pyplot()\n"
+        "with plt.rc_context(STYLE):\n    plt.subplots()\n"
+        "assert plt.isinteractive()\n"
+    )
+    path = {"PYTHONPATH": str(tmp_path), "MPLBACKEND": "module://loud_backend"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | path)

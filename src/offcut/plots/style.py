@@ -41,4 +41,7 @@ def pyplot() -> Any:
         raise ImportError(
             "offcut.plots needs matplotlib; install it with  pip install 'offcut[plots]'"
         ) from error
+    # The backend is loaded now: within a style's context its settings would be undone with it, and
+    # notebooks would show the first picture only.
+    plt.draw_if_interactive()
     return plt

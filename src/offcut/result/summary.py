@@ -83,7 +83,7 @@ def _rows(table: Table) -> list[str]:
         lines.append(
             f"{label:{width}}  {row['mean']:9.4g} {row['sd']:9.3g} {row['5%']:9.4g} "
             f"{row['95%']:9.4g} {row['ess']:7,.0f} {row['r_hat']:6.2f}"
-            + (f" {row['missing']:8.1%}" if known else "")
+            + (f" {row['missing']:8.1%}" if np.isfinite(row["missing"]) else "")
         )
     if len(table) > MOST_ROWS:
         lines.append(f"... and {len(table) - MOST_ROWS} more")
