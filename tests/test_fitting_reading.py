@@ -57,7 +57,7 @@ def test_groups_that_are_numbers(tmp_path):
     path = tmp_path / "t.npy"
     np.save(path, np.array([[0.5, 1], [0.7, 0], [0.9, 1]]))
     table = read_table(path, None, "1")
-    assert (table.names, table.group_names) == (["column 0"], ("0", "1"))
+    assert (table.names, table.group_names) == (["column 0"], ("column 1 = 0", "column 1 = 1"))
     np.testing.assert_array_equal(table.group, [1, 0, 1])
 
 

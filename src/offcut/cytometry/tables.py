@@ -95,7 +95,7 @@ def delimited_frame(path: Path) -> Any:
             "of numbers for each event"
         ) from error
     names = [str(name) for name in frame.columns]
-    if names and all(_is_number(name) for name in names):
+    if names and all(is_number(name) for name in names):
         raise DataError(
             f"the first line of {path} holds numbers ({listed(names)}), but names of channels are "
             "expected there; add them, or read the file with numpy.loadtxt and give the array"
@@ -105,7 +105,8 @@ def delimited_frame(path: Path) -> Any:
     return frame
 
 
-def _is_number(name: str) -> bool:
+def is_number(name: str) -> bool:
+    """Whether a name is a number in disguise."""
     try:
         float(name)
     except ValueError:

@@ -12,7 +12,13 @@ from offcut.cytometry.columns import as_groups
 from offcut.cytometry.fcs import read_fcs
 from offcut.cytometry.read import file_kind
 from offcut.cytometry.recorded import Recorded
-from offcut.cytometry.tables import delimited_frame, parquet_frame, read_frame, stored_array
+from offcut.cytometry.tables import (
+    delimited_frame,
+    is_number,
+    parquet_frame,
+    read_frame,
+    stored_array,
+)
 from offcut.errors import DataError
 from offcut.fitting.columns import as_places, check_numbers, numeric_columns
 from offcut.fitting.lines import Rows
@@ -217,6 +223,8 @@ def _made(
             f"{', '.join(names[:4])}; expected the names of at most {MOST_GROUPS} groups. Is it a "
             "measurement?"
         )
+    if all(map(is_number, names)):  # "the density of 0" is no sentence
+        names = tuple(f"{group_name} = {name}" for name in names)
     return replace(table, group=codes, group_name=group_name, group_names=names)
 
 
