@@ -53,7 +53,10 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
 # Every example is executed, whatever is there from an earlier build; -W: a warning is a failure.
+# README, CONTRIBUTING and docs/examples are no pages of code cells, and run as tests.
 docs: $(DOCS_STAMP)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'documentation and not calibrate' \
+		tests/test_docs.py tests/test_examples.py
 	$(BIN)/python -m sphinx -E -W --keep-going -j 2 -d .cache/doctrees -b html docs results/docs
 
 # Dependency groups need pip 25.1, newer than the one that comes with Python 3.11.

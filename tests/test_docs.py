@@ -37,6 +37,7 @@ def run_blocks(name, monkeypatch, **settings):
     return namespace
 
 
+@pytest.mark.documentation
 def test_readme_runs_as_printed(monkeypatch):
     names = run_blocks("README.md", monkeypatch, kernel=offcut.HMC(num_steps=3))
     assert set(names["posterior"]["posterior"].data_vars) == {"mean", "sd"}
@@ -46,6 +47,7 @@ def test_readme_runs_as_printed(monkeypatch):
     assert float(names["lifetime"]["posterior"]["lifetime"].mean()) == pytest.approx(1.0, abs=0.6)
 
 
+@pytest.mark.documentation
 def test_the_sampler_in_contributing_runs_as_printed(monkeypatch, capsys):
     names = run_blocks("CONTRIBUTING.md", monkeypatch)
     assert names["posterior"].attrs["kernel"] == "Gibbs"

@@ -48,6 +48,7 @@ def naive_of(name, result):
     return result["selection ignored"]["mean"] if name == "measurement_error" else result["naive"]
 
 
+@pytest.mark.documentation
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=[pytest.mark.calibrate] if n in LONG else []) for n in EXAMPLES],
