@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         rows = module.show(page, found, plan)
         Shown.of(page, rows, keeper.again).save(folder, part)
         print("done", flush=True)
-    except OffcutError as error:
+    except (OffcutError, ImportError) as error:  # extras that are not installed say how to
         print(f"error: {error}", flush=True)
         return UNUSABLE
     except KeyboardInterrupt:
