@@ -61,6 +61,23 @@ def small(tmp_path_factory, short_run):
     return page.write(tmp_path_factory.mktemp("page") / "page.html")
 
 
+@pytest.fixture(scope="module")
+def panels(tmp_path_factory):
+    """A picture of two panels, each with a curve of three points."""
+    executable()
+    page = Page("Two panels")
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    x = np.array([1.0, 2.0, 4.0])
+    for ax in axes:
+        ax.plot(x, 10 * x)
+    hovers = [
+        Hover(ax, [Series("y", x, 10 * x)], name)
+        for ax, name in zip(axes, ("left", "right"), strict=True)
+    ]
+    page.section("Panels").figure(figure, "two", "Two.", hover=hovers)
+    return page.write(tmp_path_factory.mktemp("panels") / "page.html")
+
+
 @pytest.fixture
 def made_by_run():
     executable()
@@ -144,6 +161,21 @@ def test_the_pointer_shows_values(small):
         assert float(tip.inner_text().split("\n")[0].removeprefix("x: ")) < at
         page.mouse.move(1, 1)
         assert not tip.is_visible()
+        assert page.said == []
+
+
+def test_each_panel_answers_for_itself(panels):
+    with opened(panels) as page:
+        picture = page.locator("#two .hovered")
+        box = picture.bounding_box()
+        for share, told in ((0.25, "left"), (0.8, "right")):
+            page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+            (tip,) = [t for t in picture.locator(".tip").all() if t.is_visible()]
+            head, value = tip.inner_text().split("\n")
+            assert head.split(": ")[0] == told
+            assert float(head.split(": ")[1]) in (1, 2, 4), "few points: the pointer snaps to them"
+            assert float(value.split(": ")[1]) == 10 * float(head.split(": ")[1])
+        picture.press("ArrowLeft")
         assert page.said == []
 
 

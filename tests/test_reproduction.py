@@ -15,12 +15,15 @@ import offcut
 from offcut.comparing import rate_of
 from offcut.errors import DataError, SettingsError
 from offcut.reproduction import PARTS, reproduce
-from offcut.reproduction.beside import FASTER, OTHER, Beside, timed
-from offcut.reproduction.frames import frames_from, simulated
+from offcut.reproduction.approximate import _direction
+from offcut.reproduction.beside import CLOSE, FASTER, OTHER, SAME, SIMULATED, UNKNOWN, Beside, timed
+from offcut.reproduction.chain import Stretch
+from offcut.reproduction.frames import by_quadrature, frames_from, most_likely, simulated
 from offcut.reproduction.keeper import Keeper
 from offcut.reproduction.lengths import FULL, QUICK, Length
 from offcut.reproduction.modes import modes
 from offcut.reproduction.parkinsons import _skewness, shimmer
+from offcut.reproduction.samplers import _nearness, _rate
 from offcut.reproduction.shown import Shown
 from offcut.reproduction.summary_page import write_page
 from offcut.reproduction.workers import PartError, run_all
@@ -41,7 +44,7 @@ def test_a_finished_run_is_not_run_again(tmp_path, truncated_normal, observation
     kept = first.keeper.sample("one", truncated_normal, observations, SHORT)
     assert kept.cpu > 0
     assert not first.keeper.again
-    assert not (tmp_path / "one" / "checkpoint").exists()
+    assert not list((tmp_path / "one").glob("checkpoint*"))
     monkeypatch.setattr(offcut, "sample", lambda *_, **__: pytest.fail("it was run again"))
     second = Runs(tmp_path)
     again = second.keeper.sample("one", truncated_normal, observations, SHORT)
@@ -79,9 +82,32 @@ def test_an_interrupted_run_is_not_taken_for_finished(
         patch.setattr(offcut, "sample", interrupted)
         with pytest.raises(KeyboardInterrupt):
             Runs(tmp_path).keeper.sample("one", truncated_normal, observations, SHORT)
+    (spent,) = (tmp_path / "one").glob("checkpoint*.json")
+    spent.write_text("[100.0, 50.0]")
     later = Runs(tmp_path)
-    later.keeper.sample("one", truncated_normal, observations, SHORT)
+    kept = later.keeper.sample("one", truncated_normal, observations, SHORT)
     assert not later.keeper.again
+    assert kept.seconds > 100, "the time before the interruption counts"
+    assert 50 < kept.cpu < 100
+
+
+def test_the_time_of_a_run_that_was_killed_is_not_known(tmp_path, truncated_normal, observations):
+    keeper = Runs(tmp_path).keeper
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_, checkpoint, **__):
+        checkpoint.mkdir(parents=True)
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offcut, "sample", killed)
+        with pytest.raises(Killed):
+            keeper.sample("one", truncated_normal, observations, SHORT)
+    for left in (tmp_path / "one").glob("checkpoint*.json"):
+        left.unlink()  # as after kill -9
+    assert np.isnan(keeper.sample("one", truncated_normal, observations, SHORT).cpu)
 
 
 def test_measurements_are_kept_and_told_apart(tmp_path):
@@ -127,6 +153,8 @@ def test_intervals_hold_the_geometric_mean():
 def test_times_are_faster_or_differ():
     assert timed("run", 2.0, 0.5, "").verdict == FASTER
     assert timed("run", 2.0, 4.0, "").verdict == OTHER
+    assert timed("run", 2.0, 0.5, "", limit=True).verdict == SAME
+    assert timed("run", 2.0, float("nan"), "").verdict == UNKNOWN
 
 
 def test_the_data_are_those_of_the_paper():
@@ -159,7 +187,44 @@ def test_data_that_cannot_be_used_are_refused_before_anything_runs(tmp_path, pro
     assert not (tmp_path / "out").exists()
 
 
+def test_a_chain_that_stands_still_is_worth_one_draw():
+    moving = np.random.default_rng(0).normal(size=(200, 2))
+    still = np.ones((200, 2))
+    assert _rate(Stretch(2.0, still)) == 0.5
+    assert _rate(Stretch(2.0, moving)) > 50
+
+
+def test_ranges_of_the_paper():
+    assert _nearness(np.array([1.2, 5.0]), (1.0, 1.5)) == SAME
+    assert _nearness(np.array([2.5, 9.0]), (1.0, 1.5)) == CLOSE
+    assert _nearness(np.array([0.2, 50.0]), (1.0, 1.5)) == OTHER
+
+
+def test_a_direction_needs_to_be_told_apart_from_zero():
+    error = np.array([0.1, 0.1])
+    assert _direction(np.array([-1.0, -0.5]), error, -1)[0] == SAME
+    assert _direction(np.array([-1.0, -0.1]), error, -1)[0] == UNKNOWN
+    assert _direction(np.array([-1.0, 0.5]), error, -1)[0] == OTHER
+
+
+def test_the_posterior_by_quadrature_says_where_its_grid_ends():
+    x = simulated()
+    near, same = by_quadrature(x, [7.0, 11.0], 60), by_quadrature(x, [8.0, 10.0], 60)
+    np.testing.assert_allclose(near, same, rtol=1e-4)
+    assert np.isnan(by_quadrature(x, [0.5, 0.5], 60)).all()
+
+
+def test_maximum_likelihood_with_h_fixed_is_close_to_the_truth_and_to_h_free():
+    x = simulated()
+    kappa = most_likely(x)
+    np.testing.assert_allclose(kappa, [7.0, 12.0], rtol=0.25)
+    free = np.sort(np.asarray(offcut.MatrixLangevin.mle(x).kappa))
+    np.testing.assert_allclose(np.sort(kappa), free, rtol=0.1)
+
+
 def test_an_unknown_part_is_refused():
+    with pytest.raises(SettingsError, match="at least 1"):
+        reproduce(["vcg"], jobs=0)
     with pytest.raises(SettingsError, match="gvhd, vcg, samplers"):
         reproduce(["vgc"])
 
@@ -167,8 +232,7 @@ def test_an_unknown_part_is_refused():
 def test_without_data_frames_are_simulated_and_marked(tmp_path):
     assert list(frames_from(None)) == ["simulated"]
     shown = Shown([("Part", "vcg", 2, ["<p>text</p>"])], [], [])
-    (tmp_path / "runs").mkdir()
-    shown.save(tmp_path, "vcg")
+    shown.save(tmp_path / "runs" / "quick", "vcg")
     told = []
     page = write_page(["vcg"], QUICK, None, tmp_path, time.time(), lambda *line: told.append(line))
     text = page.read_text()
@@ -178,13 +242,13 @@ def test_without_data_frames_are_simulated_and_marked(tmp_path):
 
 
 def test_the_page_counts_what_differs_and_what_was_finished_before(tmp_path):
-    (tmp_path / "runs").mkdir()
     rows = [
         Beside("a number", "3", "4", "1", OTHER, "because"),
         Beside("a time", "2 minutes", "1 second", "", FASTER),
     ]
+    rows.append(Beside("an imitation", "3", "3", "0", SIMULATED))
     Shown([("Voices", "parkinsons", 2, [])], rows, ["parkinsons-control"]).save(
-        tmp_path, "parkinsons"
+        tmp_path / "runs" / "full", "parkinsons"
     )
     text = write_page(
         ["parkinsons"], FULL, None, tmp_path, time.time(), lambda *_: None, "offcut reproduce"
@@ -217,7 +281,7 @@ def test_ctrl_c_is_kind(tmp_path):
     assert process.returncode == 130, said
     assert "interrupted; what was done is kept" in said
     assert "Traceback" not in said
-    assert not (tmp_path / "runs" / "parkinsons-disease" / "facts.json").exists()
+    assert not (tmp_path / "runs" / "quick" / "parkinsons-disease" / "facts.json").exists()
 
 
 def test_every_part_has_a_module_with_both_functions():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from enum import StrEnum
@@ -74,6 +75,9 @@ def reproduce(
     from offcut.reproduction import PARTS
     from offcut.reproduction import reproduce as run
 
+    for name in ("SIGTERM", "SIGHUP"):  # as kind as Ctrl-C: the parts must not go on alone
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.default_int_handler)
     asked = list(parts or [Part.all])
     names = list(PARTS) if Part.all in asked else [part.value for part in asked]
     started = time.monotonic()

@@ -26,6 +26,15 @@ def inline(text: str) -> str:
     return _LINK.sub(r'<a href="\2">\1</a>', escaped)
 
 
+def plain(text: str) -> str:
+    """The same without its markup.
+
+    >>> plain("**See** [here](#x) and `y`")
+    'See here and y'
+    """
+    return _LINK.sub(r"\1", _BOLD.sub(r"\1", _CODE.sub(r"\1", text)))
+
+
 def number(value: Any, digits: int = 3) -> str:
     """A number with about so many significant digits, thousands with commas.
 

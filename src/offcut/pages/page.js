@@ -46,7 +46,35 @@
     return at - values[low] < values[high] - at ? low : high;
   }
   function hovered(picture) {
-    const data = JSON.parse(picture.querySelector("script").textContent);
+    const panels = JSON.parse(picture.querySelector("script").textContent).map((data) => panel(picture, data));
+    const hide = () => panels.forEach((one) => one.hide());
+    let current = panels[0];
+    function follow(event) {
+      const box = picture.getBoundingClientRect();
+      const fraction = (event.clientX - box.left) / box.width;
+      hide();
+      const under = panels.find((one) => one.holds(fraction));
+      if (!under) return;
+      current = under;
+      under.show(fraction);
+    }
+    picture.addEventListener("pointermove", follow);
+    picture.addEventListener("pointerdown", follow);
+    picture.addEventListener("pointerleave", hide);
+    picture.addEventListener("blur", hide);
+    picture.tabIndex = 0;
+    picture.setAttribute("role", "group");
+    picture.setAttribute("aria-label", "A picture; left and right arrows read its values");
+    picture.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (event.key === "Escape") hide();
+      if (!step) return;
+      event.preventDefault();
+      hide();
+      current.step(step);
+    });
+  }
+  function panel(picture, data) {
     const [left, top, width, height] = data.box;
     const scale = (v, log) => (log ? Math.log10(v) : v);
     const part = (v, [a, b], log) => (scale(v, log) - scale(a, log)) / (scale(b, log) - scale(a, log));
@@ -54,14 +82,18 @@
     const cursor = make("cursor"), tip = make("tip");
     tip.setAttribute("role", "status");
     const dots = data.series.map((s) => { const d = make("dot"); d.style.background = `var(--${s.colour || "blue"})`; return d; });
-    const hide = () => [cursor, tip, ...dots].forEach((e) => { e.hidden = true; });
+    // Curves of few points were measured there and nowhere else: the pointer snaps to them.
+    const sparse = data.series.every((s) => s.x.length < 40);
     let share = 0.5;
+    const hide = () => [cursor, tip, ...dots].forEach((e) => { e.hidden = true; });
+    const holds = (fraction) => fraction >= left - 0.01 && fraction <= left + width + 0.01;
     function show(fraction) {
       const box = picture.getBoundingClientRect();
       share = Math.min(1, Math.max(0, (fraction - left) / width));
       const [a, b] = data.x.map((v) => scale(v, data.log[0]));
-      const at = data.log[0] ? 10 ** (a + share * (b - a)) : a + share * (b - a);
-      const x = (left + share * width) * box.width;
+      let at = data.log[0] ? 10 ** (a + share * (b - a)) : a + share * (b - a);
+      if (sparse && data.series.length) at = data.series[0].x[nearest(data.series[0].x, at)];
+      const x = (left + part(at, data.x, data.log[0]) * width) * box.width;
       Object.assign(cursor.style, { left: `${x}px`, top: `${top * box.height}px`, height: `${height * box.height}px` });
       tip.replaceChildren();
       const head = document.createElement("b");
@@ -89,21 +121,18 @@
       tip.style.left = `${Math.max(0, right ? x - 14 - tip.offsetWidth : x + 14)}px`;
       tip.style.top = `${top * box.height + 4}px`;
     }
-    const follow = (event) => { const box = picture.getBoundingClientRect(); show((event.clientX - box.left) / box.width); };
-    picture.addEventListener("pointermove", follow);
-    picture.addEventListener("pointerdown", follow);
-    picture.addEventListener("pointerleave", hide);
-    picture.tabIndex = 0;
-    picture.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -0.01, ArrowRight: 0.01 }[event.key];
-      if (event.key === "Escape") hide();
-      if (!step) return;
-      event.preventDefault();
-      show(left + (share + step) * width);
-    });
-    picture.addEventListener("blur", hide);
+    function step(direction) {
+      if (!sparse || !data.series.length) { show(left + (share + 0.01 * direction) * width); return; }
+      const places = data.series[0].x, [a, b] = data.x.map((v) => scale(v, data.log[0]));
+      const at = data.log[0] ? 10 ** (a + share * (b - a)) : a + share * (b - a);
+      const k = Math.min(places.length - 1, Math.max(0, nearest(places, at) + direction));
+      show(left + part(places[k], data.x, data.log[0]) * width);
+    }
+    return { hide, holds, show, step };
   }
-  document.querySelectorAll(".hovered").forEach(hovered);
+  // One picture that fails must not take the others with it; the console hears of it.
+  const each = (selector, make) => document.querySelectorAll(selector).forEach((e) => { try { make(e); } catch (error) { console.error(error); } });
+  each(".hovered", hovered);
 
   // --- spheres that turn ------------------------------------------------------------------------
   const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
@@ -221,6 +250,6 @@
     new ResizeObserver(draw).observe(canvas);
     draw();
   }
-  document.querySelectorAll(".globe").forEach(globe);
+  each(".globe", globe);
   root.dataset.ready = "yes";
 })();

@@ -13,7 +13,7 @@ import xarray as xr
 
 from offcut.pages import runs
 from offcut.pages.hover import Hover
-from offcut.pages.markup import anchor_of, cell, inline
+from offcut.pages.markup import anchor_of, cell, inline, plain
 from offcut.pages.sphere import sphere_data
 from offcut.pages.svg import as_svg, inlined
 
@@ -69,17 +69,24 @@ class Section:
         )
 
     def figure(
-        self, figure: Any, name: str, caption: str, *, alt: str = "", hover: Hover | None = None
+        self,
+        figure: Any,
+        name: str,
+        caption: str,
+        *,
+        alt: str = "",
+        hover: Hover | Sequence[Hover] | None = None,
     ) -> None:
         """A matplotlib picture as SVG, and what to see in it; it is closed afterwards."""
         name = self.page.own_name(name)
-        data = None if hover is None else hover.data()
+        hovers = [hover] if isinstance(hover, Hover) else list(hover or ())
+        data = [one.data() for one in hovers]
         svg = as_svg(figure)
         self.page.keep(f"{name}.svg", svg)
         width = figure.get_size_inches()[0]
-        picture = inlined(svg, name, alt or caption)
+        picture = inlined(svg, name, alt or plain(caption))
         script, kind = "", "picture"
-        if data is not None:
+        if data:
             kind = "picture hovered"
             script = f'<script type="application/json">{_json(data)}</script>'
         self.parts.append(
@@ -102,7 +109,7 @@ class Section:
         """Frames (n, 3, p) on a sphere that the reader turns; circles as from ``model.regions``."""
         name = self.page.own_name(name)
         data = sphere_data(x, modes, ahead, names, axes_names)
-        label = html.escape(f"{caption} Arrow keys turn it.", quote=True)
+        label = html.escape(f"{plain(caption)} Arrow keys turn it.", quote=True)
         self.parts.append(
             f'<figure id="{name}"><div class="globe"><canvas tabindex="0" role="img" '
             f'aria-label="{label}"></canvas><p class="legend"></p>'
@@ -227,7 +234,7 @@ class Page:
 
 def _json(data: Any) -> str:
     """JSON that cannot end the script element it stands in."""
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def _close(figure: Any) -> None:

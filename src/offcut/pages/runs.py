@@ -144,7 +144,7 @@ def machine() -> list[tuple[str, str]]:
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return [
-        ("Processor", _processor()),
+        ("Processor", processor()),
         ("Cores", str(cores)),
         ("System", f"{platform.system()} {platform.machine()}"),
         ("Python", platform.python_version()),
@@ -152,7 +152,7 @@ def machine() -> list[tuple[str, str]]:
     ]
 
 
-def _processor() -> str:
+def processor() -> str:
     """Its name where Linux tells, else what Python knows."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

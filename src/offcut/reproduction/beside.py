@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from offcut.pages import Section
 
 #: How a comparison ends, in a word.
 SAME, CLOSE, OTHER = "as in the paper", "close", "differs"
-FASTER, SIMULATED = "faster", "simulated"
+FASTER, SIMULATED, UNKNOWN = "faster", "simulated", "not told apart"
+NOT_RUN = "not in the quick version"
 COLUMNS = ("Quantity", "Paper", "Here", "Difference", "Why")
 
 
@@ -36,16 +38,14 @@ def tabulate(section: Section, rows: list[Beside], caption: str = "Beside the pa
     )
 
 
-def timed(quantity: str, paper: float, here: float, why: str) -> Beside:
-    """A time of the paper, in minutes, beside ours in CPU-minutes with compiling."""
-    return Beside(
-        quantity,
-        f"{paper:g} minutes",
-        f"{60 * here:.2g} CPU-seconds, compiling included",
-        ratio(here, paper),
-        FASTER if here < paper else OTHER,
-        why,
-    )
+def timed(quantity: str, paper: float, here: float, why: str, *, limit: bool = False) -> Beside:
+    """A time of the paper in minutes (or an upper limit of it) beside ours in CPU-minutes."""
+    told = f"less than {paper:g} minutes" if limit else f"{paper:g} minutes"
+    if math.isnan(here):
+        return Beside(quantity, told, "not known", "", UNKNOWN, "The run was killed and resumed.")
+    verdict = OTHER if here >= paper else SAME if limit else FASTER
+    spent = f"{60 * here:.2g} CPU-seconds, compiling included"
+    return Beside(quantity, told, spent, "" if limit else ratio(here, paper), verdict, why)
 
 
 def ratio(ours: float, theirs: float) -> str:

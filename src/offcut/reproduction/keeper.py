@@ -8,6 +8,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 import xarray as xr
 
 import offcut
+from offcut.pages.runs import processor
 from offcut.reproduction.lengths import Length
 from offcut.result.tree import versions
 
@@ -64,7 +66,7 @@ class Keeper:
             "data": hashlib.sha256(np.ascontiguousarray(data).tobytes()).hexdigest()[:16],
             "length": list(length),
             "seed": seed,
-            "versions": versions(),
+            **where_it_ran(),
         }
         file = home / "posterior.nc"
         facts = _facts(home, made_of)
@@ -78,46 +80,28 @@ class Keeper:
             f"{name}: {length.chains} chains of {length.draws * length.thin:,} sweeps after "
             f"{length.warmup:,} ..."
         )
-        home.mkdir(parents=True, exist_ok=True)
-        started, cpu = time.perf_counter(), time.process_time()
-        posterior = self._run(home, model, data, length, seed, kernel)
-        seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-        if posterior.attrs["interrupted"]:
-            raise KeyboardInterrupt(name)
+        # Named after what it is of, so that nothing else can take it for its own.
+        digest = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
+        clock = _Clock(home / f"checkpoint-{digest}")
+        settings = {**length._asdict(), "seed": seed, "kernel": kernel, "progress": self.progress}
+        with warnings.catch_warnings(), clock:
+            warnings.simplefilter("ignore", offcut.errors.TrustWarning)  # they are on the page
+            posterior = offcut.sample(model, data, checkpoint=clock.checkpoint, **settings)
+            if posterior.attrs["interrupted"]:
+                raise KeyboardInterrupt(name)
+        (home / "facts.json").unlink(missing_ok=True)  # until the new ones are there
         partly = home / "posterior.part"
         posterior.to_netcdf(partly, engine="h5netcdf")
         partly.replace(file)
-        _keep(home, made_of, {"seconds": seconds, "cpu": cpu})
-        shutil.rmtree(home / "checkpoint", ignore_errors=True)
-        self.tell(f"{name}: done in {seconds:.0f} s")
-        return Kept(posterior, seconds, cpu)
-
-    def _run(
-        self, home: Path, model: Any, data: np.ndarray, length: Length, seed: int, kernel: Any
-    ) -> xr.DataTree:
-        """A checkpoint of something else is thrown away; warnings are on the page."""
-        settings = {
-            "draws": length.draws,
-            "warmup": length.warmup,
-            "thin": length.thin,
-            "chains": length.chains,
-            "seed": seed,
-            "kernel": kernel,
-            "progress": self.progress,
-            "checkpoint": home / "checkpoint",
-        }
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", offcut.errors.TrustWarning)
-            try:
-                return offcut.sample(model, data, **settings)
-            except offcut.errors.CheckpointError:
-                shutil.rmtree(home / "checkpoint", ignore_errors=True)
-                return offcut.sample(model, data, **settings)
+        _keep(home, made_of, {"seconds": clock.seconds, "cpu": clock.cpu})
+        clock.forget()
+        self.tell(f"{name}: done in {clock.seconds:.0f} s")
+        return Kept(posterior, clock.seconds, clock.cpu)
 
     def measure(self, name: str, made_of: dict[str, Any], compute: Callable[[], Any]) -> Any:
         """What ``compute`` returns (numbers, lists, dicts), unless it is done."""
         home = self.folder / name
-        made_of = {**made_of, "versions": versions()}
+        made_of = {**made_of, **where_it_ran()}
         facts = _facts(home, made_of)
         if facts is not None:
             self.again.append(name)
@@ -130,6 +114,47 @@ class Keeper:
         _keep(home, made_of, {"found": found})
         self.tell(f"{name}: done in {time.perf_counter() - started:.0f} s")
         return found
+
+
+class _Clock:
+    """Time that a run took, over all calls that it took; unknown where one was killed."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint, self._file = checkpoint, checkpoint.with_suffix(".json")
+        self.seconds = self.cpu = 0.0
+        if checkpoint.exists():
+            try:
+                self.seconds, self.cpu = json.loads(self._file.read_text("utf-8"))
+            except (OSError, ValueError):
+                self.seconds = self.cpu = float("nan")
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> _Clock:
+        self._file.unlink(missing_ok=True)
+        self._started = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._started[0]
+        self.cpu += time.process_time() - self._started[1]
+        if kind is not None:
+            self._file.write_text(json.dumps([self.seconds, self.cpu]), encoding="utf-8")
+
+    def forget(self) -> None:
+        """The run is finished."""
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
+        self._file.unlink(missing_ok=True)
+
+
+@cache
+def where_it_ran() -> dict[str, Any]:
+    """Versions, the code of this package and the processor: what else a result depends on."""
+    code = hashlib.sha256()
+    root = Path(offcut.__file__).parent
+    for file in sorted(root.rglob("*.py")):
+        if "cli" not in file.parts:
+            code.update(file.read_bytes())
+    return {"versions": versions(), "code": code.hexdigest()[:16], "processor": processor()}
 
 
 def _facts(home: Path, made_of: dict[str, Any]) -> dict[str, Any] | None:

@@ -68,6 +68,8 @@ def reproduce(
         raise SettingsError(
             f"there is no part {', '.join(unknown) or '(none given)'}; parts are {', '.join(PARTS)}"
         )
+    if jobs < 1:
+        raise SettingsError(f"jobs must be at least 1, got {jobs}")
     parts = [part for part in PARTS if part in parts]
     plan, output = (FULL if full else QUICK), Path(output)
     data = _checked(data, parts)

@@ -24,6 +24,7 @@ class Shown(NamedTuple):
 
     def save(self, folder: Path, part: str) -> None:
         """Into the folder of the runs."""
+        folder.mkdir(parents=True, exist_ok=True)
         _file(folder, part).write_text(json.dumps(self), encoding="utf-8")
 
     @staticmethod
@@ -39,4 +40,4 @@ class Shown(NamedTuple):
 
 
 def _file(folder: Path, part: str) -> Any:
-    return folder / "runs" / f"{part}.json"
+    return folder / f"{part}.json"

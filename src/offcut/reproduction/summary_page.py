@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from offcut.pages import Page, Section
-from offcut.reproduction.beside import OTHER, Beside
+from offcut.reproduction.beside import NOT_RUN, OTHER, SIMULATED, Beside
 from offcut.reproduction.lengths import Length, Plan
 from offcut.reproduction.reproduce import PARTS
 from offcut.reproduction.shown import Shown
@@ -35,7 +35,7 @@ def write_page(
     rows: dict[str, list[Beside]] = {}
     again: list[str] = []
     for part in parts:
-        shown = Shown.load(output, part)
+        shown = Shown.load(output / "runs" / plan.name, part)
         shown.add_to(page)
         rows[part] = shown.rows
         again += shown.again
@@ -50,20 +50,23 @@ def _summary(
     section: Section, rows: dict[str, list[Beside]], plan: Plan, data: Path | None
 ) -> None:
     everything = [row for part in rows.values() for row in part]
-    differ = sum(row.verdict == OTHER for row in everything)
+    judged = [row for row in everything if row.verdict not in (SIMULATED, NOT_RUN)]
+    differ = sum(row.verdict == OTHER for row in judged)
     section.text(
-        f"{len(everything)} numbers and claims of the paper are compared; **{differ}** differ, and "
-        "the sections say why. Everything in the columns headed Here comes from runs made for this "
-        "page; the paper's values are as printed there."
+        f"{len(judged)} numbers and claims of the paper are compared; **{differ}** differ, and "
+        "the sections say why, as far as it is known. Everything in the columns headed Here was "
+        "computed from runs on this machine; the paper's values are as printed there."
     )
     if plan.name == "quick":
-        section.notice(
-            "This is the quick version. The mixtures ran for a fraction of the paper's iterations: "
-            "their chains do not agree yet, and their numbers are not to be trusted; the "
-            "diagnostics say how far. The comparison with the approximate sampler has two of its "
-            "five dimensions. "
-            "`offcut reproduce all --full` runs the paper's numbers of iterations."
-        )
+        told = "This is the quick version."
+        if "gvhd" in rows:
+            told += (
+                " The mixtures ran for a fraction of the paper's iterations, too few for chains "
+                "that start apart to agree: see their R-hat before you believe their numbers."
+            )
+        if "approximate" in rows:
+            told += " The comparison with the approximate sampler has fewer dimensions."
+        section.notice(f"{told} `--full` runs the paper's numbers of iterations.")
     if data is None and ("vcg" in rows or "samplers" in rows):
         section.notice(
             "SIMULATED: without --data, simulated frames stand in for the vectorcardiograms.",

@@ -1,11 +1,12 @@
 """A process that runs one part: ``python -m offcut.reproduction.worker PART PLAN OUTPUT [DATA]``.
 
-It says on standard output what it does, leaves its runs in OUTPUT/runs and what the page will show
-of them in OUTPUT/runs/PART.json.
+It says on standard output what it does, and leaves its runs in OUTPUT/runs/PLAN, with what the page
+will show of them in PART.json there.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -21,15 +22,18 @@ def main(arguments: list[str]) -> int:
     from offcut.reproduction.reproduce import module_of, plan_named
     from offcut.reproduction.shown import Shown
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as kind as Ctrl-C
     part, name, output, *data = arguments
     plan, folder, module = plan_named(name), Path(output), module_of(part)
-    keeper = Keeper(folder / "runs", lambda line: print(line, flush=True), progress=False)
+    keeper = Keeper(
+        folder / "runs" / plan.name, lambda line: print(line, flush=True), progress=False
+    )
     try:
         found = module.run(keeper, plan, Path(data[0]) if data else None)
         print("pictures and tables ...", flush=True)
         page = Page(part, figures=folder / "figures")
         rows = module.show(page, found, plan)
-        Shown.of(page, rows, keeper.again).save(folder, part)
+        Shown.of(page, rows, keeper.again).save(folder / "runs" / plan.name, part)
         print("done", flush=True)
     except (OffcutError, ImportError) as error:  # extras that are not installed say how to
         print(f"error: {error}", flush=True)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -55,8 +56,7 @@ def run_all(
             if code == INTERRUPTED or code == -signal.SIGINT:
                 raise KeyboardInterrupt
             if code:
-                said = "\n".join(worker.lines[-LAST_LINES:])
-                raise PartError(said.removeprefix("error: ") or f"{part} ended with code {code}")
+                raise PartError(worker.last_words() or f"{part} ended with code {code}")
     except BaseException:
         _stop(running)
         raise
@@ -71,20 +71,35 @@ class _Worker:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "MPLBACKEND": "Agg"}
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches it once, through _stop
         )
 
         def listen() -> None:
-            with self.process.stdout as stream:  # type: ignore[union-attr]
-                for line in stream:
-                    self.lines.append(line.rstrip())
-                    if not line.startswith(("error:", " ", "Traceback")):
-                        tell(part, line.rstrip())
-            with lock:
-                ended.append(part)
-                lock.notify_all()
+            try:
+                with self.process.stdout as stream:  # type: ignore[union-attr]
+                    for line in stream:
+                        self.lines.append(line.rstrip())
+                        if not line.startswith(("error:", " ", "Traceback")):
+                            tell(part, line.rstrip())
+            finally:
+                with lock:
+                    ended.append(part)
+                    lock.notify_all()
 
         threading.Thread(target=listen, daemon=True).start()
+
+    def last_words(self) -> str:
+        """Its error, or else the end of what it said."""
+        for place, line in enumerate(self.lines):
+            if line.startswith("error: "):
+                return "\n".join(self.lines[place:]).removeprefix("error: ")
+        return "\n".join(self.lines[-LAST_LINES:])
 
 
 def _stop(running: dict[str, _Worker]) -> None:
@@ -92,8 +107,14 @@ def _stop(running: dict[str, _Worker]) -> None:
     for worker in running.values():
         if worker.process.poll() is None:
             worker.process.send_signal(signal.SIGINT)
-    for worker in running.values():
-        try:
-            worker.process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            worker.process.kill()
+    deadline = time.monotonic() + GRACE
+    try:
+        for worker in running.values():
+            worker.process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        for worker in running.values():
+            if worker.process.poll() is None:
+                worker.process.kill()
+                worker.process.wait()
