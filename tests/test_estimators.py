@@ -34,12 +34,14 @@ TINY = {"n_components": 3, "n_draws": 20, "n_warmup": 20, "n_chains": 1, "random
 #: Checks that fit other shapes than (below 128 rows, 2 or 3 features, 3 components).
 SHAPES_OF_THEIR_OWN = {
     "check_clustering",
+    "check_dict_unchanged",
     "check_dont_overwrite_parameters",
     "check_dtype_object",
     "check_estimators_dtypes",
     "check_estimators_nan_inf",
     "check_fit2d_1feature",
     "check_fit2d_predict1d",
+    "check_fit_idempotent",
     "check_methods_sample_order_invariance",
     "check_methods_subset_invariance",
     "check_n_features_in_after_fitting",

@@ -40,6 +40,7 @@ SHAPES_OF_THEIR_OWN = {
     "check_fit2d_predict1d",
     "check_fit_check_is_fitted",
     "check_fit_idempotent",
+    "check_fit_score_takes_y",
     "check_methods_sample_order_invariance",
     "check_methods_subset_invariance",
     "check_n_features_in",

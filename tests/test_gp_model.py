@@ -258,6 +258,7 @@ def test_few_equal_and_repeated_values(x):
     assert np.all(np.isfinite(model.score_samples(posterior, x)))
 
 
+@pytest.mark.calibrate
 def test_a_uniform_base_and_two_dimensions():
     rng = np.random.default_rng(3)
     x = rng.beta(2, 3, size=(30, 2))

@@ -272,6 +272,7 @@ def test_a_budget_that_is_too_small_says_so(model, frames):
         offcut.sample(model, many, budget=1, **SHORT)
 
 
+@pytest.mark.calibrate
 def test_thousands_of_frames():
     """At n = 10,000 the conditional of G has concentrations of 1e5."""
     F = np.array([[12.0, 0.0], [0.0, 6.0], [0.0, 0.0]])

@@ -100,6 +100,7 @@ def test_an_exact_update_of_the_wrong_shape_is_named():
         offcut.sample(wrong, X, **FAST)
 
 
+@pytest.mark.calibrate
 def test_several_models_may_be_sampled_from_several_threads():
     """NumPyro's handlers are global to the process; results must be those of single runs."""
 

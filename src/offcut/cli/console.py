@@ -20,6 +20,9 @@ EXIT_CODES = (
     "3 done but doubtful (with --strict); 130 interrupted."
 )
 
+#: Typer shows these itself. They are Click's, which some versions of Typer carry inside.
+WRONG_USAGE: Any = next(k for k in typer.BadParameter.__mro__ if k.__name__ == "ClickException")
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -50,7 +53,7 @@ def reported(command: Command) -> Command:
     def guarded(*arguments: Any, **named: Any) -> Any:
         try:
             return command(*arguments, **named)
-        except (typer.Exit, typer.Abort):
+        except (typer.Exit, typer.Abort, WRONG_USAGE):
             raise
         except KeyboardInterrupt:
             show_error("interrupted", "Interrupted")
@@ -67,12 +70,8 @@ def reported(command: Command) -> Command:
 
 def explained(error: Exception) -> tuple[str, int]:
     """A message for a person, and the exit code."""
-    import click
-
     from offcut.errors import DataError, ModelError, OffcutError, SettingsError
 
-    if isinstance(error, click.ClickException):
-        raise error
     if isinstance(error, OffcutError):
         unusable = isinstance(error, DataError | SettingsError | ModelError)
         return str(error), UNUSABLE if unusable else FAILED

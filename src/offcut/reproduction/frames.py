@@ -82,7 +82,7 @@ def run(keeper: Keeper, plan: Plan, data: Any = None) -> list[Frames]:
     """Every method on every set of frames; models are made once, so that programs are shared."""
     sets = frames_from(data)
     found = [Frames(name, x, {}) for name, x in sets.items()]
-    for method in METHODS:
+    for method in plan.methods:
         model = model_of_the_paper(method)
         length = plan.exchange if method == "exchange" else plan.frames
         for one in found:
@@ -113,7 +113,7 @@ def show(page: Page, found: list[Frames], plan: Plan) -> list[Beside]:
     section.runs(
         (f"{SYSTEMS[one.name]}, {method}", one.runs[method].posterior, one.runs[method].seconds)
         for one in found
-        for method in METHODS
+        for method in plan.methods
     )
     return rows
 
@@ -208,8 +208,8 @@ def _methods(section: Section, one: Frames) -> None:
     rough = one.runs["augment"].posterior["posterior"].dataset["kappa"].values.mean((0, 1))
     exact = by_quadrature(one.x, rough)
     rows, off = [], {}
-    for method, is_exact in METHODS.items():
-        kept = one.runs[method]
+    for method, kept in one.runs.items():
+        is_exact = METHODS[method]
         table = offcut.summary(kept.posterior).table
         kappa = [table[f"kappa[{r}]"] for r in range(2)]
         worst = max(

@@ -12,6 +12,7 @@ from offcut.pages import Page, Section
 from offcut.pages.markup import number, percent
 from offcut.reproduction.beside import (
     CLOSE,
+    NOT_RUN,
     OTHER,
     SAME,
     UNKNOWN,
@@ -59,13 +60,13 @@ def model_of(events: Events, truncated: bool = True) -> offcut.TruncatedMixture:
 
 
 def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[str, Fit]:
-    """Both groups, and the control group as if nothing had been cut off."""
+    """Both groups and, where planned, the control group as if nothing had been cut off."""
     found = {}
-    for name in (*GROUPS, "ignored"):
+    for name in GROUPS if plan.ignored is None else (*GROUPS, "ignored"):
         truncated = name != "ignored"
         events = offcut.datasets.gvhd(name if truncated else "control")
         model = model_of(events, truncated)
-        length = plan.mixture if truncated else plan.ignored
+        length = plan.mixture if truncated or plan.ignored is None else plan.ignored
         kept = keeper.sample(f"gvhd-{name}", model, events.values, length)
         found[name] = Fit(model, events, kept)
     return found
@@ -183,7 +184,6 @@ def _claims(peaks: dict[str, list[tuple[float, float, float]]]) -> list[Beside]:
         for name, found in peaks.items()
     }
     faint = {name: above[name][0] if above[name] else 1.0 for name in GROUPS}
-    moved = [_lift(place, clear["ignored"]) for place in clear["control"] if place[1] < NEAR_EDGE]
     rows = [
         Beside(
             "Modes, control", "three clear ones",
@@ -200,20 +200,37 @@ def _claims(peaks: dict[str, list[tuple[float, float, float]]]) -> list[Beside]:
             "", SAME if faint["positive"] < faint["control"] / 2 else OTHER,
             "" if faint["positive"] < faint["control"] / 2 else "See the table below.",
         ),
+    ]  # fmt: skip
+    return [*rows, *_ignored(clear)]
+
+
+def _ignored(clear: dict[str, list[tuple[float, float, float]]]) -> list[Beside]:
+    """What the paper says of a mixture that knows of no window."""
+    claims = (
+        ("Truncation ignored, control: modes", "obscured"),
+        (
+            "Truncation ignored, control: edges",
+            "modes forced away from the edges",
+        ),
+    )
+    if "ignored" not in clear:
+        return [Beside(quantity, paper, "", "", NOT_RUN) for quantity, paper in claims]
+    count = {name: len(found) for name, found in clear.items()}
+    rows = [
         Beside(
-            "Truncation ignored, control: modes", "obscured",
+            *claims[0],
             f"{count['ignored']} clear ones, against {count['control']}", "",
             SAME if count["ignored"] < count["control"] else OTHER,
             "" if count["ignored"] < count["control"] else "Ignoring the window does not hide the "
             "modes here; the paper does not say how many components or which prior it had there.",
-        ),
+        )
     ]  # fmt: skip
+    moved = [_lift(place, clear["ignored"]) for place in clear["control"] if place[1] < NEAR_EDGE]
     if moved:
-        up = float(np.mean(moved))
-        step = LIMITS[1][1] / (GRID - 1)
+        up, step = float(np.mean(moved)), LIMITS[1][1] / (GRID - 1)
         rows.append(
             Beside(
-                "Truncation ignored, control: edges", "modes forced away from the edges",
+                *claims[1],
                 f"modes near the lower edge of CD8b move by {up:+.3f} (the grid's step is "
                 f"{step:.3f})", "", UNKNOWN if abs(up) < step else SAME if up > 0 else OTHER,
                 "A normal that must keep its mass in the window cannot lean on the edge.",

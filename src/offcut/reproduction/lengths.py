@@ -24,9 +24,11 @@ class Plan(NamedTuple):
 
     name: str
     mixture: Length
-    #: Of the mixture that ignores the window.
-    ignored: Length
+    #: Of the mixture that ignores the window, where it is run.
+    ignored: Length | None
     frames: Length
+    #: How concentrations are sampled.
+    methods: tuple[str, ...]
     exchange: Length
     density: Length
     #: Sweeps for each point of the samplers' curves, and how often each is measured.
@@ -43,21 +45,23 @@ class Plan(NamedTuple):
 QUICK = Plan(
     name="quick",
     mixture=Length(100, 250, 2),
-    ignored=Length(100, 250, 2, chains=2),
+    ignored=None,
     frames=Length(2500, 1000),
+    methods=("augment", "exchange", "asymptotic"),
     exchange=Length(5000, 1000),
     density=Length(2000, 500),
     curve_sweeps=800,
     rounds=4,
     dimensions=(3, 10),
-    approximate=Length(2000, 500),
-    approximate_exchange=Length(4000, 1000),
+    approximate=Length(2000, 500, chains=2),
+    approximate_exchange=Length(5000, 1000, chains=2),
 )
 FULL = Plan(
     name="full",
     mixture=Length(1000, 2500, 10),
     ignored=Length(500, 1000, 5),
     frames=Length(10_000, 1000),
+    methods=("augment", "collapsed", "exchange", "asymptotic"),
     exchange=Length(20_000, 1000),
     density=Length(2000, 500),
     curve_sweeps=6000,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -39,8 +38,6 @@ PAPER_VARIANCE, PAPER_STEP, PAPER_LEAPFROGS = (1.0, 1.5), (0.3, 0.5), (3, 5)
 PAPER_GAIN, PAPER_SPEED = 10.0, 40.0
 COLOURS = ("blue", "orange", "green", "pink")
 WALK, EXCHANGE, APPROXIMATE = "random walk, augmented", "exchange", "asymptotic"
-#: Programs that are compiled at once.
-COMPILERS = 2
 
 
 def curves() -> dict[str, tuple[str, Any, tuple[float, ...]]]:
@@ -66,41 +63,22 @@ def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[str, Any]:
         "rounds": plan.rounds,
     }
     wanted = {**curves(), APPROXIMATE: ("asymptotic", offcut.RandomWalk(0.1), (0.15,))}
-    compiled = _Compiled(x, {line: wish[:2] for line, wish in wanted.items()})
     lines = {
         line: keeper.measure(
             f"samplers-{line.replace(',', '').replace(' ', '-')}",
             {**made_of, "scales": list(scales), "method": method, "kernel": repr(kernel)},
-            partial(_line, compiled, line, scales, plan),
+            partial(_line, x, method, kernel, scales, plan),
         )
         for line, (method, kernel, scales) in wanted.items()
     }
     return {"frames": name, "asymptotic": lines.pop(APPROXIMATE), "lines": lines}
 
 
-class _Compiled:
-    """Chains of all lines: compiled side by side when the first is asked for, before any runs."""
-
-    def __init__(self, x: np.ndarray, wanted: dict[str, tuple[str, Any]]) -> None:
-        self._x, self._wanted = x, wanted
-        self._chains: dict[str, Chain] = {}
-
-    def __getitem__(self, line: str) -> Chain:
-        if line not in self._chains:
-            names = list(self._wanted)
-            left = names[names.index(line) :]  # those before are finished
-            with ThreadPoolExecutor(COMPILERS) as pool:
-                self._chains = dict(zip(left, pool.map(self._chain, left), strict=True))
-        return self._chains[line]
-
-    def _chain(self, line: str) -> Chain:
-        method, kernel = self._wanted[line]
-        return Chain(model_of_the_paper(method), self._x, "kappa", kernel)
-
-
-def _line(compiled: _Compiled, line: str, scales: tuple[float, ...], plan: Plan) -> dict[str, Any]:
+def _line(
+    x: np.ndarray, method: str, kernel: Any, scales: tuple[float, ...], plan: Plan
+) -> dict[str, Any]:
     """For each scale: effective draws per CPU-second of every round, seconds a sweep, the mean."""
-    chain = compiled[line]
+    chain = Chain(model_of_the_paper(method), x, "kappa", kernel)
     start = np.array([7.0, 11.0])
     found: dict[str, Any] = {"scales": list(scales), "rates": [], "seconds": [], "mean": []}
     for scale in scales:

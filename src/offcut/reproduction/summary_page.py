@@ -62,7 +62,8 @@ def _summary(
         if "gvhd" in rows:
             told += (
                 " The mixtures ran for a fraction of the paper's iterations, too few for chains "
-                "that start apart to agree: see their R-hat before you believe their numbers."
+                "that start apart to agree: see their R-hat before you believe their numbers. The "
+                "one that ignores the window was not run."
             )
         if "approximate" in rows:
             told += " The comparison with the approximate sampler has fewer dimensions."
