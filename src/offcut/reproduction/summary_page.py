@@ -66,7 +66,10 @@ def _summary(
                 "one that ignores the window was not run."
             )
         if "approximate" in rows:
-            told += " The comparison with the approximate sampler has fewer dimensions."
+            told += (
+                " The comparison with the approximate sampler has fewer dimensions, and no "
+                "exchange sampler."
+            )
         section.notice(f"{told} `--full` runs the paper's numbers of iterations.")
     if data is None and ("vcg" in rows or "samplers" in rows):
         section.notice(
