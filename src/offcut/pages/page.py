@@ -27,10 +27,6 @@ class Section:
         self.page, self.title, self.anchor, self.level = page, title, anchor, level
         self.parts: list[str] = []
 
-    def subsection(self, title: str, anchor: str | None = None) -> Section:
-        """A part of this part; it comes after everything in it."""
-        return self.page.section(title, anchor, level=self.level + 1)
-
     def text(self, text: str) -> None:
         """A paragraph; ``code``, **bold** and [links](address) work, all else is as it is."""
         self.parts.append(f"<p>{inline(text)}</p>")

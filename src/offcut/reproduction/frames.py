@@ -104,9 +104,10 @@ def show(page: Page, found: list[Frames], plan: Plan) -> list[Beside]:
     )
     if found[0].simulated:
         section.notice(WARNING, "simulated")
+    estimates = {one.name: most_likely(one.x) for one in found}
     for one in found:
-        _show_set(section, one)
-    rows = [row for one in found for row in _estimates(one)]
+        _show_set(section, one, estimates[one.name])
+    rows = [row for one in found for row in _estimates(one, estimates[one.name])]
     tabulate(section, rows)
     for one in found:
         _methods(section, one)
@@ -118,7 +119,7 @@ def show(page: Page, found: list[Frames], plan: Plan) -> list[Beside]:
     return rows
 
 
-def _show_set(section: Section, one: Frames) -> None:
+def _show_set(section: Section, one: Frames, estimate: np.ndarray) -> None:
     model, posterior = model_of_the_paper("augment"), one.runs["augment"].posterior
     modes = model.regions(posterior, SHARE)
     ahead = model.regions(posterior, SHARE, predictive=True)
@@ -143,7 +144,7 @@ def _show_set(section: Section, one: Frames) -> None:
     )
     section.figure(
         offcut.plots.concentrations(
-            posterior, {"maximum likelihood": most_likely(one.x).tolist()}, names=NAMES
+            posterior, {"maximum likelihood": estimate.tolist()}, names=NAMES
         ),
         f"frames-{one.name}-kappa",
         f"**Figure 2, right, {SYSTEMS[one.name]}{mark}.** Posterior of the concentrations, with "
@@ -170,7 +171,7 @@ def most_likely(x: np.ndarray) -> np.ndarray:
     return np.exp(found.x)
 
 
-def _estimates(one: Frames) -> list[Beside]:
+def _estimates(one: Frames, estimate: np.ndarray) -> list[Beside]:
     """Frames and maximum-likelihood estimates, in the paper's model and with H free."""
     system, mark = SYSTEMS[one.name], " (SIMULATED)" if one.simulated else ""
     size = Beside(
@@ -181,7 +182,7 @@ def _estimates(one: Frames) -> list[Beside]:
     )  # fmt: skip
     rows = [size]
     free = np.asarray(offcut.MatrixLangevin.mle(one.x).kappa)
-    for what, kappa in (("H = I", most_likely(one.x)), ("H free", free)):
+    for what, kappa in (("H = I", estimate), ("H free", free)):
         kappa = np.sort(kappa)[::-1]
         away = kappa - np.array(PAPER_ESTIMATE)
         same, close = bool(np.all(np.abs(away) < 0.05)), bool(np.all(np.abs(away) < 0.5))
