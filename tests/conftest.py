@@ -25,6 +25,7 @@ from kill_me import arrays_of
 
 import offcut
 from offcut.lookout.beyond import not_looked
+from offcut.programs import CACHE
 
 TESTS = Path(__file__).parent
 #: For workers of pytest-xdist and for children, who inherit the environment.
@@ -71,6 +72,24 @@ def no_looks(request: pytest.FixtureRequest) -> Any:
             "offcut.result.beyond.look_beyond", lambda *_: not_looked("not in these tests")
         )
         yield
+
+
+#: Modules that replace nothing of what is compiled.
+PATCHING_HOSTS = {"test_store", "test_driver", "test_docs", "test_identity", "test_kills"}
+
+
+@pytest.fixture(autouse=True)
+def no_programs_of_patched_code(request: pytest.FixtureRequest) -> Any:
+    """Programs are shared between equal models; what a test replaces in the library is no part of
+    a model.
+    """
+    module = request.module.__name__.split(".")[-1]
+    if "monkeypatch" not in request.fixturenames or module in PATCHING_HOSTS:
+        yield
+        return
+    CACHE.clear()
+    yield
+    CACHE.clear()
 
 
 @pytest.fixture

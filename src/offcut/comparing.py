@@ -25,6 +25,7 @@ from offcut.driver.run import Drawn, Settings, after_warmup, collect, make_chain
 from offcut.errors import OffcutError, SettingsError
 from offcut.kernels.tuning import warmup_schedule
 from offcut.precision import in_float64
+from offcut.programs import blocks_of
 from offcut.result.diagnostics import Table, parameter_table
 from offcut.result.tree import make_tree
 from offcut.sampling import prepare
@@ -272,7 +273,7 @@ class _Runs:
         self.sampler, self.arrays, self.observed = prepare(
             contender.model, data, covariates, contender.kernel
         )
-        self.programs = contender.model.programs.setdefault(self.sampler, {})
+        self.programs = blocks_of(self.sampler)
         self.n = next(iter(self.observed.values())).shape[0]
 
     def rehearse(self) -> None:

@@ -77,6 +77,8 @@ class Sampler:
         Whether warm-up changes anything but the position.
     draws_rejections : bool
         Whether there is a Y, so that a budget means something.
+    identity : str
+        A digest of all that the sampler computes with; empty where nobody has said.
     redraws : bool
         Whether Y is redrawn until it fits the budget, so that ``attempts`` mean something.
     """
@@ -85,6 +87,7 @@ class Sampler:
     adapts: bool = False
     draws_rejections: bool = False
     redraws: bool = False
+    identity: str = ""
 
     def start(self, key: jax.Array, data: Any, budget: int) -> Any:
         """A first state (host side); raises ``StartError`` where there is none."""

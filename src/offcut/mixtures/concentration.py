@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -63,11 +63,6 @@ class Concentration:
         start = jnp.log(value)[None]
         moved = slice_sample(key, log_density, start, -LARGEST, LARGEST, 1.0, jnp.array([True]))
         return jnp.exp(moved[0])
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for equal ones."""
-        return (self.fixed,) if self.prior is None else (type(self.prior), *self._named().items())
 
     def _named(self) -> dict[str, float]:
         """Parameters of the prior."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 from offcut.errors import DataError, ModelError
+from offcut.identity import digest, skeleton, traced
 from offcut.mixtures.base import NormalInverseWishart
 from offcut.mixtures.concentration import Concentration
 from offcut.mixtures.density import density, marginal
@@ -30,13 +32,9 @@ from offcut.mixtures.reading import as_events, as_groups, probes
 from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.sticks import Sticks
 from offcut.mixtures.window import Window
+from offcut.programs import kept_sampler
 
 PRIORS = ("latent", "window")
-#: Samplers by what they depend on, and their compiled programs: a new model, or a clone of an
-#: estimator, need not compile again what the last one has compiled.
-SAMPLERS: dict[Any, MixtureSampler] = {}
-PROGRAMS: dict[Any, Any] = {}
-MOST_SAMPLERS = 32
 
 
 class TruncatedMixture:
@@ -83,8 +81,6 @@ class TruncatedMixture:
     >>> dict(posterior["posterior"]["means"].sizes)
     {'chain': 2, 'draw': 20, 'component': 5, 'channel': 2}
     """
-
-    programs: ClassVar[dict[Any, Any]] = PROGRAMS
 
     def __init__(
         self,
@@ -159,25 +155,20 @@ class TruncatedMixture:
         """The sampler for data of this shape; models that are the same share it, compiled code
         and all.
         """
-        key = (
-            layout,
-            scalar,
-            self.prior,
-            self.window.region,
-            self.window.log_accept,
-            self.alpha.key,
-            self.group_alpha.key if self.hierarchical else None,
-            self.split_merge,
-            self.reshape,
+        kind = WindowSampler if self.prior == "window" else LatentSampler
+        point = jax.ShapeDtypeStruct((1,) if scalar else (1, layout.d), np.float64)
+        group = jax.ShapeDtypeStruct((1,), np.int32)
+        with jax.enable_x64(True):
+            window = traced(self.window.probability, point, group)
+        # The window's classes too: the mass of a box is known otherwise than that of a function.
+        weights = (self.alpha, self.hierarchical, self.group_alpha if self.hierarchical else None)
+        moves = (self.split_merge, self.reshape)
+        identity = digest(kind, skeleton(self.window), window, weights, moves)
+        return kept_sampler(
+            identity,
+            (layout, scalar),
+            lambda: kind(layout, self.window, self._weights(layout), *moves, scalar),
         )
-        if key not in SAMPLERS:
-            while len(SAMPLERS) >= MOST_SAMPLERS:
-                PROGRAMS.pop(SAMPLERS.pop(next(iter(SAMPLERS))), None)
-            kind = WindowSampler if self.prior == "window" else LatentSampler
-            SAMPLERS[key] = kind(
-                layout, self.window, self._weights(layout), self.split_merge, self.reshape, scalar
-            )
-        return SAMPLERS[key]
 
     def density(
         self,
@@ -344,10 +335,9 @@ class TruncatedMixture:
                 "cannot exceed 1"
             )
 
-    def identity(self) -> str:
-        """What must be the same for a checkpoint to be resumed, every digit of it."""
-        base = [np.asarray(v).tolist() for v in vars(self.base).values() if v is not None]
-        return f"{self!r} {base} {self.split_merge} {self.reshape}"
+    def identity(self) -> Any:
+        """What tells models apart beside their samplers: these take it in as data."""
+        return type(self), self.components, self.base
 
     def __repr__(self) -> str:
         parts = [repr(self.window)] if repr(self.window) else []
