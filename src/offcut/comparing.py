@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from threadpoolctl import threadpool_limits
 
 from offcut.budget import certify, warmup_budget
 from offcut.driver.chain import Chain, Phase, most_in_memory
+from offcut.driver.machine import one_blas_thread
 from offcut.driver.progress import Progress
 from offcut.driver.run import Drawn, Settings, after_warmup, collect, make_chains
 from offcut.errors import OffcutError, SettingsError
@@ -307,7 +307,7 @@ class _Runs:
         """
         schedule = warmup_schedule(settings.warmup)
         never, first = threading.Event(), warmup_budget(settings.budget, self.n)
-        with threadpool_limits(limits=1, user_api="blas"), Progress(1, False) as silent:
+        with one_blas_thread(), Progress(1, False) as silent:
             chains = make_chains(
                 self.sampler, self.arrays, settings, first, None, silent, self.programs
             )

@@ -13,6 +13,7 @@ from typing import Any
 
 import xarray as xr
 
+from offcut.driver.store import refuse_in_use
 from offcut.errors import DataError, SettingsError
 
 SETTINGS, REPORT = "settings.json", "report.html"
@@ -43,6 +44,7 @@ class Folder:
                 "name another directory with -o, or say --overwrite"
             )
         if overwrite and known is not None:
+            refuse_in_use(self.path / "checkpoint")
             self._clear()
             known = None
         if known is not None and not resume:
