@@ -24,8 +24,8 @@ import pytest
 from kill_me import arrays_of
 
 import offcut
+from offcut import programs
 from offcut.lookout.beyond import not_looked
-from offcut.programs import CACHE
 
 TESTS = Path(__file__).parent
 #: For workers of pytest-xdist and for children, who inherit the environment.
@@ -87,9 +87,9 @@ def no_programs_of_patched_code(request: pytest.FixtureRequest) -> Any:
     if "monkeypatch" not in request.fixturenames or module in PATCHING_HOSTS:
         yield
         return
-    CACHE.clear()
+    programs.CACHE.clear()
     yield
-    CACHE.clear()
+    programs.CACHE.clear()
 
 
 @pytest.fixture
