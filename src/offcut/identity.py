@@ -288,7 +288,7 @@ def _written_by_users(value: Any, depth: int = 6) -> Iterator[types.FunctionType
         names = ("f", "callback_func", "__wrapped__", "__func__", "fun", "jvp", "fwd", "bwd")
         inner = [getattr(value, name, None) for name in names]
     for part in inner if depth else ():
-        if callable(part):
+        if callable(part) or type(part).__name__ == "WrappedFun":
             yield from _written_by_users(part, depth - 1)
 
 
