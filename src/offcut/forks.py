@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-
-from jax._src import xla_bridge
+import sys
 
 from offcut.errors import SettingsError
 
@@ -12,7 +11,8 @@ _state = {"used": False, "forked": False}
 
 
 def _after_fork() -> None:
-    started = getattr(xla_bridge, "backends_are_initialized", lambda: False)
+    bridge = sys.modules.get("jax._src.xla_bridge")  # JAX may have been used without Offcut
+    started = getattr(bridge, "backends_are_initialized", lambda: False)
     _state["forked"] = _state["forked"] or _state["used"] or bool(started())
 
 
@@ -21,11 +21,16 @@ if hasattr(os, "register_at_fork"):
 
 
 def refuse_fork() -> None:
-    """Raise in a child that was forked after JAX had been used; else note that it is used."""
+    """Raise in a child that was forked after JAX had been used."""
     if _state["forked"]:
         raise SettingsError(
             "this process was forked from one that had used JAX, whose threads it lacks: it would "
             'wait forever. Start processes with multiprocessing.get_context("spawn"), or fork '
             "before anything is computed"
         )
+
+
+def note_use() -> None:
+    """Remember that JAX is used from here on, or raise in a forked child."""
+    refuse_fork()
     _state["used"] = True

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import jax
 
-from offcut.forks import refuse_fork
+from offcut.forks import note_use
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,7 +19,7 @@ def in_float64(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        refuse_fork()
+        note_use()
         with jax.enable_x64(True):
             return function(*args, **kwargs)
 
