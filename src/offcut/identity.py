@@ -209,8 +209,7 @@ class _Reader:
         known = self._programs.get(id(program))
         if known is not None:
             return known[0]
-        closed = isinstance(program, ClosedJaxpr)
-        jaxpr: Any = program.jaxpr if closed else program
+        jaxpr: Any = program.jaxpr if isinstance(program, ClosedJaxpr) else program
         whole = hashlib.sha256()
         number: dict[Any, int] = {}
 
@@ -225,7 +224,7 @@ class _Reader:
                 return str(var.aval).encode() + self.of(var.val)
             return f"{number.setdefault(var, len(number))} {var.aval}"
 
-        for constant in program.consts if closed else ():
+        for constant in program.consts if isinstance(program, ClosedJaxpr) else ():
             add(self.of(constant))
         add(*map(variable, (*jaxpr.constvars, *jaxpr.invars)))
         for equation in jaxpr.eqns:
