@@ -194,9 +194,10 @@ class MatrixLangevinModel:
         better = known and method not in ("collapsed", "asymptotic")
         return " (method='collapsed' would be faster here, and exact too)" if better else ""
 
-    def identity(self) -> Any:
-        """What tells models apart beside their samplers: these take it in as data."""
-        return type(self), self.F0, self.F1
+    def identity(self) -> str:
+        """What tells models apart, every digit of it."""
+        priors = (self.kappa_prior, self.F0, self.F1)
+        return digest(type(self), priors, self.infer_H, self.method)
 
     @property
     def _alike(self) -> bool:

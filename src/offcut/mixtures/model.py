@@ -335,9 +335,11 @@ class TruncatedMixture:
                 "cannot exceed 1"
             )
 
-    def identity(self) -> Any:
-        """What tells models apart beside their samplers: these take it in as data."""
-        return type(self), self.components, self.base
+    def identity(self) -> str:
+        """What tells models apart, every digit of it; what the window computes, samplers know."""
+        weights = (self.prior, self.alpha, self.hierarchical, self.group_alpha)
+        moves = (self.components, self.split_merge, self.reshape)
+        return digest(type(self), self.base, weights, moves, skeleton(self.window))
 
     def __repr__(self) -> str:
         parts = [repr(self.window)] if repr(self.window) else []
