@@ -516,17 +516,15 @@ def test_the_cache_forgets_what_was_not_used_for_longest():
     CACHE.clear()
 
 
-def maps_and_megabytes():
-    with open("/proc/self/maps") as maps, open("/proc/self/statm") as size:
-        return len(maps.readlines()), int(size.read().split()[1]) * os.sysconf(
-            "SC_PAGE_SIZE"
-        ) / 2**20
+def memory_maps():
+    with open("/proc/self/maps") as maps:
+        return len(maps.readlines())
 
 
 @pytest.mark.calibrate
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("same", [True, False])
-def test_many_sizes_and_dropped_models_take_a_bounded_amount_of_memory(same):
+def test_many_sizes_and_dropped_models_take_a_bounded_number_of_memory_maps(same):
     def sizes(first, last):
         for n in range(first, last):
             own = model if same else normal(prior_scale=1 + n / 1000)
@@ -535,11 +533,10 @@ def test_many_sizes_and_dropped_models_take_a_bounded_amount_of_memory(same):
     CACHE.clear()
     model = normal()
     sizes(0, 18)  # full
-    maps, megabytes = maps_and_megabytes()
+    before = memory_maps()
     sizes(18, 42)
-    more_maps, more_megabytes = maps_and_megabytes()
-    assert more_maps - maps < 24 * 20
-    assert more_megabytes - megabytes < 24 * 15
+    # Kept, each would take about 340 of them.
+    assert memory_maps() - before < 24 * 340 / 4
     CACHE.clear()
 
 
