@@ -160,10 +160,11 @@ def _chunked_sum(
     evaluate = jax.value_and_grad(chunk_sum) if gradient else chunk_sum
 
     def add_chunk(carry: tuple) -> tuple:
-        start, total = carry
-        return start + chunk, jax.tree.map(jnp.add, total, evaluate(theta, start))
+        trip, total = carry
+        return trip + 1, jax.tree.map(jnp.add, total, evaluate(theta, trip * chunk))
 
     shapes = jax.eval_shape(evaluate, theta, jnp.int32(0))
     zero = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-    start = (jnp.int32(0), zero)
-    return lax.while_loop(lambda carry: carry[0] < count, add_chunk, start)[1]
+    # Trips are counted by one: of `start < 1; start += chunk` XLA (jaxlib 0.10.2) makes no trip.
+    trips = (count + chunk - 1) // chunk
+    return lax.while_loop(lambda carry: carry[0] < trips, add_chunk, (jnp.int32(0), zero))[1]
