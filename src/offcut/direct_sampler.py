@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from offcut.augmentation.joint import Observed, log_joint
-from offcut.augmentation.layout import Layout, empty_rejected
+from offcut.augmentation.layout import Layout
 from offcut.errors import SettingsError
 from offcut.imputation.impute import first_imputed, refuse_impossible_zones
 from offcut.kernels.direct import Direct
@@ -122,24 +122,28 @@ class DirectSampler(ModelSampler):
                 mass = jnp.sum(jax.vmap(lambda c: log_z(theta, *c))(rows))
             else:
                 mass = n * log_z(theta)
-            return prior.log_density(position, {}) + log_base(theta) - mass
+            # A theta whose window has no mass cannot have given data; nor is it infinitely good.
+            possible = mass > -jnp.inf
+            log_likelihood = log_base(theta) - jnp.where(possible, mass, 0.0)
+            value = prior.log_density(position, {}) + log_likelihood
+            return jnp.where(possible, value, -jnp.inf)
 
         return log_density
 
     def _log_base(self, data: Observed) -> Callable[[Theta], jax.Array]:
         """sum_i log q(x_i), from sums over the data where the family has them."""
         n = self.layout.n
-        empty = empty_rejected(self.layout, jnp.zeros(()), 1)
 
         def one_by_one(theta: Theta) -> jax.Array:
-            return self._log_joint(theta, data, empty)
+            return self._log_joint(theta, data, None)
 
         if data.covariates:
             return one_by_one
         x = data.points[:n]
         mean = jnp.mean(x)
         squares = jnp.sum((x - mean) ** 2)
-        log_x = jnp.log(jnp.abs(x))  # only used where x is positive
+        positive = jnp.all(x > 0)
+        log_x = jnp.log(jnp.where(x > 0, x, 1.0))
         log_mean, total_log = jnp.mean(log_x), jnp.sum(log_x)
         log_squares = jnp.sum((log_x - log_mean) ** 2)
 
@@ -153,9 +157,12 @@ class DirectSampler(ModelSampler):
             if type(base) is dist.Normal:
                 return normal(base, mean, squares)
             if type(base) is dist.LogNormal:
-                return normal(base, log_mean, log_squares) - total_log
+                return jnp.where(
+                    positive, normal(base, log_mean, log_squares) - total_log, -jnp.inf
+                )
             if type(base) is dist.Exponential:
-                return n * (jnp.log(base.rate) - base.rate * mean)
+                log_density = n * (jnp.log(base.rate) - base.rate * mean)
+                return jnp.where(jnp.all(x >= 0), log_density, -jnp.inf)
             return one_by_one(theta)
 
         return of_sums
