@@ -20,9 +20,10 @@ from offcut.models.rejection import RejectionModel
 from offcut.models.truncation import Truncated
 from offcut.observations import point_like
 from offcut.prior import Theta
+from offcut.promises import not_finite
 from offcut.regions.intervals import intervals
 from offcut.regions.region import Region
-from offcut.sampler import OK, Info, Stage
+from offcut.sampler import BROKEN, OK, Info, Stage
 from offcut.start import climb_to_start
 from offcut.window_mass import TAILS, log_mass
 
@@ -100,13 +101,22 @@ class DirectSampler(ModelSampler):
     ) -> tuple[State, Info]:
         """One NUTS transition, after a draw of what is hidden."""
         key_move, key_hidden = jax.random.split(key)
+        before = state
         state, data, imputing = self.complete(key_hidden, state, data)
-        position, tuning, stats = self.kernel_step(
+        position, tuning, stats, sound = self.kernel_step(
             key_move, state.position, self._log_density(data), state.tuning, stage
         )
         stats = {name: value for name, value in stats.items() if value.ndim == 0}
-        info = Info({"rejected": jnp.int32(0), **imputing, **stats}, jnp.int32(OK), None)
-        return state._replace(position=position, tuning=tuning), info
+        status = jnp.where(sound, OK, BROKEN)
+        moved = state._replace(position=position, tuning=tuning)
+        kept = jax.tree.map(lambda new, old: jnp.where(sound, new, old), moved, before)
+        stats = {"rejected": jnp.int32(0), **imputing, **stats}
+        return kept, Info(stats, status.astype(jnp.int32), None)
+
+    def explain(self, state: State, evidence: Any) -> Exception:
+        """The density is not finite where the chain stands."""
+        theta = self.model.prior.constrain(state.position, state.exact)
+        return not_finite(theta, "the log density of the data in their window")
 
     def _log_density(self, data: Observed) -> Callable[[jax.Array], jax.Array]:
         prior, n = self.model.prior, self.layout.n

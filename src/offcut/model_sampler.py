@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from offcut.augmentation.joint import Observed
 from offcut.augmentation.layout import Layout
 from offcut.imputation.impute import completed, impute
-from offcut.kernels.tuning import Tuning, stepped
+from offcut.kernels.tuning import Tuning, stepped_from
 from offcut.models.rejection import RejectionModel
 from offcut.promises import inspect_observations
 from offcut.sampler import Sampler, Stage
@@ -50,9 +51,14 @@ class ModelSampler(Sampler):
         log_density: Callable[[jax.Array], jax.Array],
         tuning: Tuning,
         stage: Stage,
-    ) -> tuple[jax.Array, Tuning, dict[str, jax.Array]]:
-        """The kernel's step on a density, and what warm-up learns from it."""
-        return stepped(self.kernel, key, position, log_density, tuning, stage)
+    ) -> tuple[jax.Array, Tuning, dict[str, jax.Array], jax.Array]:
+        """The kernel's step on a density, what warm-up learns from it, and whether it is sound.
+
+        A density that is not finite where the chain stands (a proposal has overflowed, say) lets
+        nothing move any more: the chain would stay there for good.
+        """
+        *moved, before = stepped_from(self.kernel, key, position, log_density, tuning, stage)
+        return *moved, jnp.isfinite(before)  # type: ignore[return-value]
 
     def inspect(self, state: Any, data: Observed) -> None:
         """log_accept at the observations, at this state (once for all where it is fixed)."""

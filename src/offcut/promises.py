@@ -52,6 +52,17 @@ def broken_promise(theta: Theta, point: Any, log_accept: float) -> ModelError:
     )
 
 
+def not_finite(theta: Theta, what: str) -> ModelError:
+    """The error for numbers that a float cannot hold."""
+    return ModelError(
+        f"{what} is not finite at theta={shown(theta)}: proposals there overflow to infinity or "
+        "round to 0, or their density is NaN. Nothing was cut to what a float can hold, for the "
+        "chain would not leave that place again. Keep theta from such tails by a tighter prior, "
+        "or model the logarithm of the data; if there are no such tails, evaluate "
+        "model.log_proposal at this theta"
+    )
+
+
 def log_accept_at_observations(
     model: RejectionModel, layout: Layout, theta: Theta, data: Observed
 ) -> np.ndarray:

@@ -34,7 +34,7 @@ from offcut.imputation.impute import first_imputed, refuse_impossible_zones
 from offcut.model_sampler import ModelSampler
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
-from offcut.promises import broken_promise, is_broken, shown
+from offcut.promises import broken_promise, is_broken, not_finite, shown
 from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 from offcut.start import find_start
 
@@ -75,6 +75,8 @@ class AugmentedSampler(ModelSampler):
     """Algorithm 2 with a kernel that moves theta2 given X and Y (NUTS, HMC, RandomWalk)."""
 
     redraws = True
+    #: What is not finite where ``move`` is not sound.
+    unsound = "the log density of data and rejections"
 
     def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
         super().__init__(model, layout, kernel)
@@ -111,9 +113,10 @@ class AugmentedSampler(ModelSampler):
         status = jnp.where(broken, BROKEN, run_status)
 
         if self.model.prior.size:
-            position, tuning, stats = self.move(key_kernel, drawn, stage, data)
+            position, tuning, stats, sound = self.move(key_kernel, drawn, stage, data)
         else:  # every parameter has an exact update
-            position, tuning, stats = drawn.position, state.tuning, {}
+            position, tuning, stats, sound = drawn.position, state.tuning, {}, jnp.array(True)
+        status = jnp.where((status == OK) & ~sound, BROKEN, status)
         moved = State(position, drawn.exact, drawn.rejected, tuning, state.imputed)
         fine = status == OK
         # On trouble everything but Y is put back here; _draw_pairs has put Y back already.
@@ -129,12 +132,17 @@ class AugmentedSampler(ModelSampler):
             **imputing,
             **stats,
         }
+        theta = self.model.prior.constrain(drawn.position, drawn.exact)
+        evidence = (theta, sound, evidence)
         return kept._replace(rejected=drawn.rejected), Info(stats, status, evidence)
 
     def move(
         self, key: jax.Array, drawn: State, stage: Stage, data: Observed
-    ) -> tuple[jax.Array, Any, dict[str, jax.Array]]:
-        """Update theta2 given X, Y and theta1: the new position, tuning and statistics."""
+    ) -> tuple[jax.Array, Any, dict[str, jax.Array], jax.Array]:
+        """Update theta2 given X, Y and theta1: the new position, tuning and statistics.
+
+        And whether all that it was made of was finite.
+        """
 
         def log_density(position: jax.Array) -> jax.Array:
             theta = self.model.prior.constrain(position, drawn.exact)
@@ -271,7 +279,10 @@ class AugmentedSampler(ModelSampler):
         return state._replace(rejected=resized_rejected(self.layout, state.rejected, capacity))
 
     def explain(self, state: State, evidence: Any) -> Exception:
-        """log_accept was NaN or above 0, or an exact update drew what the prior excludes."""
+        """log_accept was NaN or above 0, an exact update drew what the prior excludes, or numbers
+        overflowed.
+        """
+        theta, sound, evidence = evidence
         if evidence.impossible:
             names = ", ".join(name for names in self.model.exact_updates for name in names)
             return ModelError(
@@ -279,6 +290,8 @@ class AugmentedSampler(ModelSampler):
                 "prior density is zero or NaN; it must draw from p(names | data, rest of theta), "
                 "in which the prior of the rest given its names is a factor"
             )
-        theta = self.model.prior.constrain(state.position, state.exact)
         worst = evidence.worst
-        return broken_promise(theta, worst.point, float(worst.log_accept))
+        if is_broken(worst.log_accept) or sound:
+            theta = self.model.prior.constrain(state.position, state.exact)
+            return broken_promise(theta, worst.point, float(worst.log_accept))
+        return not_finite(theta, self.unsound)
