@@ -10,7 +10,7 @@ import xarray as xr
 
 from offcut.budget import Certificate
 from offcut.driver.run import Drawn, Settings
-from offcut.result.missing import HELPERS, Missing, missing_information
+from offcut.result.missing import Missing, is_helper, missing_information
 from offcut.sampler import Variable
 
 PACKAGES = ("offcut", "jax", "jaxlib", "numpyro", "blackjax", "numpy", "arviz-stats", "xarray")
@@ -31,7 +31,7 @@ def make_tree(
 ) -> xr.DataTree:
     """Groups ``posterior``, ``sample_stats``, ``observed_data``; attrs hold everything else."""
     n = next(iter(observed.values())).shape[0]
-    stats = {name: values for name, values in drawn.stats.items() if name not in HELPERS}
+    stats = {name: values for name, values in drawn.stats.items() if not is_helper(name)}
     stats["proposal_acceptance_rate"] = n / (n + stats["rejected"])
     missing = Missing(float("nan"), {}, "this sampler draws no rejections")
     if facts["draws_rejections"]:
