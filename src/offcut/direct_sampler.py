@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 
 from offcut.augmentation.joint import Observed, log_joint
 from offcut.augmentation.layout import Layout
-from offcut.errors import SettingsError
+from offcut.errors import SettingsError, StartError
 from offcut.imputation.impute import first_imputed, refuse_impossible_zones
 from offcut.kernels.direct import Direct
 from offcut.kernels.tuning import Tuning
@@ -20,11 +20,11 @@ from offcut.models.rejection import RejectionModel
 from offcut.models.truncation import Truncated
 from offcut.observations import point_like
 from offcut.prior import Theta
-from offcut.promises import not_finite
+from offcut.promises import not_finite, shown
 from offcut.regions.intervals import intervals
 from offcut.regions.region import Region
 from offcut.sampler import BROKEN, OK, Info, Stage
-from offcut.start import climb_to_start
+from offcut.start import climb_to_start, shake_start
 from offcut.window_mass import TAILS, log_mass
 
 
@@ -86,10 +86,17 @@ class DirectSampler(ModelSampler):
     def start(self, key: jax.Array, data: Observed, budget: int) -> State:
         """Near the mode of the density that forgets the window."""
         position, exact = climb_to_start(self.model, self.layout, key, data)
-        shaken = position + 0.1 * jax.random.normal(jax.random.fold_in(key, 1), position.shape)
         log_density = self._log_density(data)
-        if not jnp.isfinite(log_density(shaken)):
+        own_key = jax.random.fold_in(key, 1)
+        shaken = shake_start(self.model, self.layout, own_key, position, exact, data, 0.1)
+        if shaken is None or not jnp.isfinite(log_density(shaken)):
             shaken = position
+        if not jnp.isfinite(log_density(shaken)):
+            raise StartError(
+                f"the posterior density is {log_density(shaken)} at the start theta="
+                f"{shown(self.model.prior.constrain(shaken, exact))}, where all data are possible: "
+                "has the window no mass there? kernel=offcut.NUTS() does not need it"
+            )
         imputed = first_imputed(data)
         theta = self.model.prior.constrain(shaken, exact)
         refuse_impossible_zones(self.model, key, theta, data, imputed)

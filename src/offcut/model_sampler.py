@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from offcut.augmentation.joint import Observed
 from offcut.augmentation.layout import Layout
@@ -14,7 +15,7 @@ from offcut.imputation.impute import completed, impute
 from offcut.kernels.tuning import Tuning, stepped_from
 from offcut.models.rejection import RejectionModel
 from offcut.promises import inspect_observations
-from offcut.sampler import Sampler, Stage
+from offcut.sampler import Sampler, Stage, Variable
 
 
 class ModelSampler(Sampler):
@@ -35,6 +36,19 @@ class ModelSampler(Sampler):
     def record(self, state: Any) -> dict[str, jax.Array]:
         """theta with its deterministic sites."""
         return self.model.prior.constrain(state.position, state.exact)
+
+    def variables(self) -> dict[str, Variable]:
+        """What is computed or fixed, and entries that no theta changes (the ones on the diagonal of
+        a correlation matrix).
+        """
+        prior = self.model.prior
+        drawn = [prior.sample(jax.random.key(seed)) for seed in range(3)]
+        marks = {name: Variable(None, derived=True) for name in prior.deterministic}
+        for name in prior.shapes:
+            first, *others = (np.ravel(theta[name]) for theta in drawn)
+            same = np.all([first == other for other in others], axis=0)
+            marks[name] = Variable(None, constant=tuple(bool(flag) for flag in same))
+        return marks
 
     def complete(self, key: jax.Array, state: Any, data: Observed) -> tuple[Any, Observed, dict]:
         """Draw what is hidden given theta: the state with it, the completed data, statistics."""

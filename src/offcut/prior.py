@@ -128,6 +128,8 @@ class Prior:
         Sites that have their own conditional update; they stay on their constrained scale.
     deterministic : tuple of str
         ``numpyro.deterministic`` sites and fixed parameters; part of theta and of the posterior.
+    fixed : tuple of str
+        Those of them that have a Delta as prior.
     size : int
         Dimension of the unconstrained vector.
     """
@@ -178,6 +180,7 @@ class Prior:
         self.exact = tuple(sorted(exact))
         self.names = tuple(sorted(set(latent) - set(exact)))
         self.deterministic = tuple(deterministic)
+        self.fixed = tuple(name for name in deterministic if sites[name].get("fn") is not None)
         #: Whether factors or observed sites add to the density what sampling does not know of.
         self.has_likelihood = any(
             site["type"] == "sample" and site["is_observed"] for site in sites.values()
@@ -267,7 +270,14 @@ class Prior:
                 wanted = self.shapes[name]
                 raise ModelError(f"theta[{name!r}] has shape {value.shape}, the prior has {wanted}")
         sites = self.sites(given)
-        return given | {name: sites[name]["value"] for name in self.deterministic}
+        derived = {name: sites[name]["value"] for name in self.deterministic}
+        for name in self.fixed:
+            if name in theta and not np.array_equal(theta[name], derived[name]):
+                raise ModelError(
+                    f"theta[{name!r}] is fixed at {derived[name]} by the prior, got {theta[name]}; "
+                    "leave it out"
+                )
+        return given | derived
 
     @_one_thread_at_a_time
     def sites(self, theta: Theta) -> dict[str, Any]:

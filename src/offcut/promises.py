@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from offcut.augmentation.joint import Observed
@@ -110,8 +109,3 @@ def _censored_hint(points: list[Any]) -> str:
         "they are censored; say censored=offcut.Clamped(...) in the model, and let the window "
         "include what lies beyond"
     )
-
-
-def finite_sum(value: jax.Array) -> jax.Array:
-    """-inf in place of NaN, so that a search can rank it."""
-    return jnp.where(jnp.isnan(value), -jnp.inf, value)

@@ -15,14 +15,13 @@ import numpyro.distributions as dist
 from numpyro.distributions import constraints
 
 _WHOLE = (constraints.real, constraints.real_vector, constraints.real_matrix)
-_Mixture = dist.MixtureGeneral | dist.MixtureSameFamily
 
 
 def log_prob(distribution: Any, value: Any) -> jax.Array:
-    """log density, -inf outside of the support; what is impossible has gradient zero."""
+    """log density, -inf outside of the support, with a gradient that is a number."""
     if _is_everywhere(distribution):
         return distribution.log_prob(value)
-    if isinstance(distribution, _Mixture):
+    if isinstance(distribution, dist.MixtureGeneral):  # each component has a support of its own
         log_weight = jax.nn.log_softmax(distribution.mixing_distribution.logits)
         terms = log_weight + _of_components(log_prob, distribution, value)
         # A where that changes no value stops the gradient of components that are impossible.
@@ -39,7 +38,7 @@ def log_prob(distribution: Any, value: Any) -> jax.Array:
 
 def in_support(distribution: Any, value: Any) -> jax.Array:
     """Whether the distribution can have drawn the value: one flag for each of its batch."""
-    if isinstance(distribution, _Mixture):
+    if isinstance(distribution, dist.MixtureGeneral):
         return jnp.any(_of_components(in_support, distribution, value), axis=-1)
     if isinstance(distribution, dist.Independent):
         return jnp.all(in_support(distribution.base_dist, value), axis=_last(distribution))
@@ -58,21 +57,19 @@ def _is_everywhere(distribution: Any) -> bool:
 
 def _inside_like(distribution: Any, value: Any, possible: jax.Array) -> Any:
     """The value where it is possible, else some point of the support."""
+    value = jnp.broadcast_to(value, possible.shape + distribution.event_shape)
     try:
         spare = jax.lax.stop_gradient(distribution.support.feasible_like(value))
     except NotImplementedError:
         return value
     flag = possible.reshape(*possible.shape, *[1] * len(distribution.event_shape))
-    return jnp.where(flag, value, jnp.asarray(spare, jnp.result_type(value)))
+    return jnp.where(flag, value, jnp.asarray(spare, value.dtype))
 
 
 def _last(distribution: dist.Independent) -> tuple[int, ...]:
     return tuple(range(-distribution.reinterpreted_batch_ndims, 0))
 
 
-def _of_components(function: Any, mixture: Any, value: Any) -> jax.Array:
+def _of_components(function: Any, mixture: dist.MixtureGeneral, value: Any) -> jax.Array:
     """``function(component, value)`` of all components, along a last axis."""
-    if isinstance(mixture, dist.MixtureGeneral):
-        parts = [function(part, value) for part in mixture.component_distributions]
-        return jnp.stack(parts, axis=-1)
-    return function(mixture.component_distribution, jnp.expand_dims(value, mixture.mixture_dim))
+    return jnp.stack([function(part, value) for part in mixture.component_distributions], axis=-1)

@@ -82,12 +82,17 @@ def _rows(table: Table) -> list[str]:
     for label, row in list(table.items())[:MOST_ROWS]:
         lines.append(
             f"{label:{width}}  {row['mean']:9.4g} {row['sd']:9.3g} {row['5%']:9.4g} "
-            f"{row['95%']:9.4g} {row['ess']:7,.0f} {row['r_hat']:6.2f}"
+            f"{row['95%']:9.4g} {_or_fixed(row['ess'], '7,.0f')} {_or_fixed(row['r_hat'], '6.2f')}"
             + (f" {row['missing']:8.1%}" if np.isfinite(row["missing"]) else "")
         )
     if len(table) > MOST_ROWS:
         lines.append(f"... and {len(table) - MOST_ROWS} more")
     return lines
+
+
+def _or_fixed(number: float, form: str) -> str:
+    """A number, or a dash where there is none: a fixed parameter needs no estimate."""
+    return f"{'-':>{form[0]}}" if np.isnan(number) else f"{number:{form}}"
 
 
 def _rejections(posterior: xr.DataTree) -> list[str]:

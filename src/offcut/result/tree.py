@@ -77,11 +77,18 @@ def _dataset(
     coords: dict[str, np.ndarray] = {}
     for name, values in arrays.items():
         extra = values.ndim - len(leading)
-        own, attrs = tuple(f"{name}_dim_{i}" for i in range(extra)), {}
+        own = tuple(f"{name}_dim_{i}" for i in range(extra))
+        attrs: dict[str, Any] = {}
         if variables and name in variables:
             known = variables[name]
-            own = known.dimensions[len(known.dimensions) - extra :]
+            if known.dimensions is not None:
+                own = known.dimensions[len(known.dimensions) - extra :]
             attrs = {"exchangeable": int(known.exchangeable), "diagnosed": int(known.diagnosed)}
+            if known.derived:
+                attrs["derived"] = 1
+            if known.constant is not None:
+                flags = np.array(known.constant, int)
+                attrs["constant"] = flags if flags.size > 1 else int(flags.all())
         named[name] = ((*leading, *own), values, attrs)
         sizes = zip((*leading, *own), values.shape, strict=True)
         coords |= {dim: np.arange(size) for dim, size in sizes}
