@@ -103,3 +103,17 @@ def test_heavy_tails_that_floats_hold_are_sampled():
     for kernel in (offcut.Conjugate(), offcut.HMC()):
         posterior = offcut.sample(model, X, kernel=kernel, **run)
         assert_agrees(posterior, grid, ["alpha"])
+
+
+@pytest.mark.calibrate
+def test_a_process_with_a_heavy_base_says_so():
+    model = offcut.GPDensity(
+        lambda t: dist.Pareto(1.0, t["alpha"]),
+        prior={"alpha": dist.Gamma(50.0, 25_000.0)},
+        basis=8,
+        length_scale=50.0,
+        variance=1.0,
+        joint_moves=False,
+    )
+    with pytest.raises(ModelError, match=r"not finite at theta=\{'alpha': 0.00"):
+        offcut.sample(model, X, **RUN)

@@ -146,6 +146,13 @@ def draw(
     return lax.while_loop(unfinished, one_block, (jnp.int32(0), nothing))[1]
 
 
+def all_finite(layout: Layout, points: Points) -> jax.Array:
+    """Whether all proposals are, and f there."""
+    there = jnp.arange(points.f.shape[0]) < layout.n + points.count
+    finite = jnp.isfinite(points.f) & jnp.all(jnp.isfinite(points.u), axis=0)
+    return jnp.all(finite | ~there)
+
+
 def in_chunks(layout: Layout, points: Points, add: Any, first: Any) -> Any:
     """Fold ``add(sums, u, at, there)`` over all proposals, chunk by chunk.
 
