@@ -159,7 +159,7 @@ class DirectSampler(ModelSampler):
         x = data.points[:n]
         mean = jnp.mean(x)
         squares = jnp.sum((x - mean) ** 2)
-        positive = jnp.all(x > 0)
+        positive, not_negative = jnp.all(x > 0), jnp.all(x >= 0)
         log_x = jnp.log(jnp.where(x > 0, x, 1.0))
         log_mean, total_log = jnp.mean(log_x), jnp.sum(log_x)
         log_squares = jnp.sum((log_x - log_mean) ** 2)
@@ -179,7 +179,7 @@ class DirectSampler(ModelSampler):
                 )
             if type(base) is dist.Exponential:
                 log_density = n * (jnp.log(base.rate) - base.rate * mean)
-                return jnp.where(jnp.all(x >= 0), log_density, -jnp.inf)
+                return jnp.where(not_negative, log_density, -jnp.inf)
             return one_by_one(theta)
 
         return of_sums
