@@ -75,7 +75,7 @@ def augment(
             empty_rejected(layout, like, capacity),
             jnp.int32(MOST_REJECTED),
         )
-        refuse_broken(theta, run.worst)
+        refuse_broken(model, theta, run.worst)
         count = int(run.rejected.count)
         if count <= capacity:
             break

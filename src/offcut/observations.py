@@ -17,6 +17,7 @@ from offcut.augmentation.joint import Observed, pad_rows
 from offcut.augmentation.layout import Layout
 from offcut.errors import DataError, ModelError, OffcutError
 from offcut.imputation.hidden import hide
+from offcut.models.recording import refuse_vague_zones
 from offcut.models.rejection import RejectionModel
 
 
@@ -30,6 +31,7 @@ def observe(
     like = point_like(model, covariate_trees)
     recorded = _matched(points, _recorded_like(model, like))
     check_scalars(model, like, covariate_trees)
+    _check_zones(model, recorded, covariate_trees, n)
     points, hidden = hide(model, recorded, like, covariate_trees)
     layout = Layout.of(n, point_size(like), covariates is not None, len(model.exact_updates))
     _check_exact_updates(model, points)
@@ -218,6 +220,20 @@ def check_scalars(model: RejectionModel, like: Any, covariates: tuple) -> None:
                 "point's own axes, or use jax.numpy.all in a window (for a base distribution: "
                 ".to_event(1))"
             )
+
+
+def _check_zones(model: RejectionModel, recorded: Any, covariates: tuple, n: int) -> None:
+    """Zones of censored= say yes or no, of the data and of proposals."""
+    if not isinstance(model.censored, tuple):
+        return
+
+    def propose(key: jax.Array, *covariate: Any) -> Any:
+        key_theta, key_point = jax.random.split(key)
+        return model.recorded(model.propose(key_point, model.prior.sample(key_theta), *covariate))
+
+    drawn = jax.vmap(propose)(jax.random.split(jax.random.key(0), n), *covariates)
+    for rows in (jax.tree.map(jnp.asarray, recorded), drawn):
+        refuse_vague_zones(model.censored, rows, *covariates)
 
 
 def _form(structure: Any) -> str:

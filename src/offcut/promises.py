@@ -11,6 +11,7 @@ from offcut.augmentation.joint import Observed
 from offcut.augmentation.layout import Layout
 from offcut.errors import DataError, ModelError
 from offcut.models.rejection import RejectionModel
+from offcut.models.truncation import Truncated
 from offcut.prior import Theta
 
 #: log_accept may exceed 0 by rounding, no more.
@@ -31,15 +32,23 @@ def is_broken(log_accept: Any) -> Any:
     return ~(log_accept <= LARGEST_LOG_ACCEPT)
 
 
-def refuse_broken(theta: Theta, worst: Any) -> None:
+def refuse_broken(model: RejectionModel, theta: Theta, worst: Any) -> None:
     """Raise where the worst log acceptance that a finished run met is broken."""
     if is_broken(np.asarray(worst.log_accept)):
-        raise broken_promise(theta, worst.point, float(worst.log_accept))
+        raise broken_promise(model, theta, worst.point, float(worst.log_accept))
 
 
-def broken_promise(theta: Theta, point: Any, log_accept: float) -> ModelError:
-    """The error for a log_accept that is NaN or above 0."""
+def broken_promise(
+    model: RejectionModel, theta: Theta, point: Any, log_accept: float
+) -> ModelError:
+    """The error for a log_accept that is NaN or above 0, or a window that is no window."""
     place = f"theta={shown(theta)}, y={shown(point)}"
+    if isinstance(model, Truncated):
+        return ModelError(
+            f"inside returned neither yes nor no at y={shown(point)}, but a number that is not 0 "
+            "or 1 (or NaN); return a boolean, for example with a comparison. If recording is a "
+            "matter of probability, use offcut.selected with log_accept, the logarithm of it"
+        )
     if np.isnan(log_accept):
         return ModelError(
             f"log_accept returned NaN at {place}; it must be a number, or -inf where nothing is "
@@ -75,7 +84,7 @@ def inspect_observations(
 
     wrong = np.flatnonzero(is_broken(log_accept))
     if wrong.size:
-        raise broken_promise(theta, row(wrong[0]), float(log_accept[wrong[0]]))
+        raise broken_promise(model, theta, row(wrong[0]), float(log_accept[wrong[0]]))
     never = np.flatnonzero(np.isneginf(log_accept))
     if never.size:
         listed = ", ".join(f"{i} (value {shown(row(i))})" for i in never[:3])

@@ -188,7 +188,7 @@ def _run_from_host(
     like = jax.tree.map(lambda a: a[0], data.points)
     buffer = empty_rejected(layout, like, capacity)
     done = program(key, theta, data, buffer, jnp.int32(limit))
-    refuse_broken(theta, done.worst)
+    refuse_broken(model, theta, done.worst)
     return done
 
 

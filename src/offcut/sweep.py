@@ -281,4 +281,4 @@ class AugmentedSampler(ModelSampler):
             )
         theta = self.model.prior.constrain(state.position, state.exact)
         worst = evidence.worst
-        return broken_promise(theta, worst.point, float(worst.log_accept))
+        return broken_promise(self.model, theta, worst.point, float(worst.log_accept))

@@ -157,4 +157,4 @@ class WalkSampler(ModelSampler):
     def explain(self, state: State, evidence: Any) -> Exception:
         """log_accept was NaN or above 0."""
         theta, worst = evidence
-        return broken_promise(theta, worst.point, float(worst.log_accept))
+        return broken_promise(self.model, theta, worst.point, float(worst.log_accept))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -78,6 +79,18 @@ def checked_censoring(censored: Any) -> Censoring:
                 f"list of these, got {type(zone).__name__}"
             )
     return tuple(zones)
+
+
+def refuse_vague_zones(zones: tuple[Zone, ...], recorded: Any, *covariates: Any) -> None:
+    """Raise where a zone says neither yes nor no of one of the values (rows)."""
+    for zone in zones:
+        answers = np.asarray(jax.vmap(zone)(recorded, *covariates))
+        vague = (answers != 0) & (answers != 1)
+        if vague.any():
+            raise ModelError(
+                f"a zone of censored= returned {answers[vague][0]} for a value: a zone says yes or "
+                "no, so return a boolean, for example with a comparison"
+            )
 
 
 def in_zones(zones: tuple[Zone, ...], recorded: Any, *covariate: Any) -> Any:
