@@ -167,10 +167,10 @@ class Prior:
             elif site["type"] == "param":
                 raise ModelError(f"prior site {name!r} is a numpyro.param; use numpyro.sample")
         if not latent:
-            fixed = f": {', '.join(deterministic)} fixed" if deterministic else ""
+            fixed = f": all are fixed ({', '.join(deterministic)})" if deterministic else ""
             raise ModelError(
                 f"the prior has no parameters to infer{fixed}. Give a distribution to what is to "
-                "be inferred; offcut.augment draws from a model whose parameters are known"
+                "be inferred"
             )
         unknown = set(exact) - set(latent)
         if unknown:

@@ -31,6 +31,7 @@ CANDIDATES = 16
 ROUNDS = 64  # of candidates, until there is one where all data are possible
 CLIMB_STEPS = 200
 CLIMB_ROWS = 2048  # at most this many observations are used for the climb
+MOST_ROWS = 2**62  # more observations than there can be
 SHAKES = (0.3, 0.1, 0.03, 0.0)
 TRIES = 8  # of each shake, until one leaves all data possible
 #: A start where so many proposals do not give n acceptances is given up (a second or so of work).
@@ -208,10 +209,10 @@ def _climb(model: RejectionModel, layout: Layout) -> Any:
             )
             return prior.log_density(position, exact) + weight * jnp.sum(terms)
 
-        def possible(position: jax.Array, exact: Theta) -> jax.Array:
-            return jnp.mean(_possible_rows(model, prior.constrain(position, exact), data))
+        def impossible(position: jax.Array, exact: Theta) -> jax.Array:
+            return jnp.sum(~_possible_rows(model, prior.constrain(position, exact), data))
 
-        position, exact, score, prior_ok, spread = _best_candidate(model, key, naive, possible)
+        position, exact, score, prior_ok, spread = _best_candidate(model, key, naive, impossible)
         if not prior.size:
             return position, exact, score, prior_ok
 
@@ -242,7 +243,7 @@ def _climb(model: RejectionModel, layout: Layout) -> Any:
             return position + share * (top - position), share
 
         def is_short(carry: tuple) -> jax.Array:
-            return (carry[1] > 0) & (possible(carry[0], exact) < 1)
+            return (carry[1] > 0) & (impossible(carry[0], exact) > 0)
 
         top, _ = jax.lax.while_loop(is_short, back, (top, jnp.ones(())))
         return top, exact, score, prior_ok
@@ -257,12 +258,12 @@ class _Search(NamedTuple):
     position: jax.Array
     exact: Theta
     score: jax.Array
-    share: jax.Array  # of the observations that are possible
+    impossible: jax.Array  # so many of the observations are
     prior_ok: jax.Array
     spread: jax.Array
 
 
-def _best_candidate(model: RejectionModel, key: jax.Array, naive: Any, possible: Any) -> tuple:
+def _best_candidate(model: RejectionModel, key: jax.Array, naive: Any, impossible: Any) -> tuple:
     """The candidate with the largest naive density; if all are impossible, more of them.
 
     Half of the candidates are draws from the prior, half uniform in a box of unconstrained space.
@@ -290,25 +291,34 @@ def _best_candidate(model: RejectionModel, key: jax.Array, naive: Any, possible:
         positions, exacts = jax.vmap(candidate, (0, 0, None))(keys, jnp.arange(CANDIDATES), so_far)
         scores = jax.vmap(naive)(positions, exacts)
         prior_ok = jnp.isfinite(jax.vmap(prior.log_density)(positions, exacts))
-        shares = jax.lax.map(lambda at: possible(*at), (positions, exacts))
-        shares = jnp.where(prior_ok, shares, -1.0)
-        scores = jnp.where((shares == 1) & jnp.isfinite(scores), scores, -jnp.inf)
-        best = jnp.where(jnp.any(jnp.isfinite(scores)), jnp.argmax(scores), jnp.argmax(shares))
+        counts = jax.lax.map(lambda at: impossible(*at), (positions, exacts))
+        counts = jnp.where(prior_ok, counts, MOST_ROWS)
+        scores = jnp.where((counts == 0) & jnp.isfinite(scores), scores, -jnp.inf)
+        best = jnp.where(jnp.any(jnp.isfinite(scores)), jnp.argmax(scores), jnp.argmin(counts))
+        position, exact = jax.tree.map(lambda a: a[best], (positions, exacts))
         new = _Search(
             so_far.turn + 1,
-            *jax.tree.map(lambda a: a[best], (positions, exacts)),
+            position,
+            exact,
             scores[best],
-            shares[best],
+            counts[best],
             so_far.prior_ok | jnp.any(prior_ok),
             jnp.maximum(1.0, jnp.std(positions, axis=0)),
         )
-        better = jnp.isfinite(new.score) | (new.share >= so_far.share)
+        better = jnp.isfinite(new.score) | (new.impossible <= so_far.impossible)
         kept = so_far._replace(turn=new.turn, prior_ok=new.prior_ok)
         return jax.tree.map(lambda a, b: jnp.where(better, a, b), new, kept)
 
     position, exact = prior.split(prior.sample(key))
-    nothing, no = jnp.array(-jnp.inf), jnp.array(False)
-    first = _Search(jnp.int32(0), position, exact, nothing, nothing, no, jnp.ones(position.shape))
+    first = _Search(
+        jnp.int32(0),
+        position,
+        exact,
+        jnp.array(-jnp.inf),
+        jnp.array(MOST_ROWS),
+        jnp.array(False),
+        jnp.ones(position.shape),
+    )
     found = jax.lax.while_loop(
         lambda search: (search.turn < ROUNDS) & ~jnp.isfinite(search.score), one_round, first
     )

@@ -79,7 +79,8 @@ def standing_still(posterior: xr.DataTree) -> dict[str, tuple[int, ...]]:
     unless it stands still in all of them.
     """
     found: dict[str, tuple[int, ...]] = {}
-    unsure, moving = {}, False
+    unsure: dict[str, tuple[int, ...]] = {}
+    moving = False
     for name, variable in posterior["posterior"].to_dataset().data_vars.items():
         attrs, values = variable.attrs, variable.values
         if values.shape[1] < FEWEST_DRAWS or values.dtype.kind != "f":
