@@ -14,6 +14,7 @@ import pytest
 from numpyro.distributions.distribution import validation_enabled
 
 import offcut
+from offcut.mixtures.concentration import Concentration
 from offcut.prior import Prior
 from offcut.support import in_support, log_prob
 
@@ -151,6 +152,20 @@ def test_priors_know_the_support_of_what_has_a_value_of_its_own():
     position = exact.unconstrain({"a": jnp.array(0.7), "c": jnp.array(1.0)})
     assert np.isfinite(exact.log_density(position, {"c": jnp.array(1.0)}))
     assert exact.log_density(position, {"c": jnp.array(-1.0)}) == -np.inf
+
+
+@pytest.mark.usefixtures("float64")
+def test_concentrations_stay_within_their_prior():
+    high = Concentration(dist.Uniform(1500.0, 2000.0, **OFF), "concentration")
+    low = Concentration(dist.Uniform(0.5, 2.0, **OFF), "concentration")
+    keys = jax.random.split(jax.random.key(0), 50)
+    first = jax.vmap(high.first)(keys)
+    assert ((first >= 1500) & (first <= 2000)).all()
+    update = jax.jit(lambda key, value: low.update(key, value, lambda alpha: 5 * jnp.log(alpha)))
+    value = low.first(keys[0])
+    for key in keys:
+        value = update(key, value)
+        assert 0.5 <= value <= 2.0
 
 
 @pytest.mark.calibrate

@@ -11,6 +11,7 @@ from offcut.keys import from_seed
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 from offcut.reach import reached
+from offcut.support import log_prob
 
 
 def use_of_theta_beside_the_base(model: RejectionModel, covariates: tuple) -> str | None:
@@ -26,7 +27,7 @@ def use_of_theta_beside_the_base(model: RejectionModel, covariates: tuple) -> st
 
     def log_noise(theta: Theta, point: Any, *covariate: Any) -> jax.Array:
         noise = source.noise(theta, source.true(point), *covariate)
-        return noise.log_prob(source.recorded(point))
+        return log_prob(noise, source.recorded(point))
 
     def uses_theta(function: Callable[..., Any] | None) -> bool:
         if function is None:

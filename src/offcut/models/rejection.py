@@ -41,7 +41,8 @@ class RejectionModel:
     Parameters
     ----------
     prior : dict of NumPyro distributions, or NumPyro model function
-        ``theta`` is the dict of its sites, deterministic ones included.
+        ``theta`` is the dict of its sites, deterministic ones included. A number in the dict (or a
+        ``numpyro.distributions.Delta``) fixes a parameter.
     propose : callable ``(key, theta[, covariate]) -> y``
         One proposal, any pytree of arrays.
     log_proposal : callable ``(theta, y[, covariate]) -> scalar``
@@ -54,7 +55,8 @@ class RejectionModel:
     exact_updates : dict, optional
         Blocks of theta with their own exact conditional given the data, theta_1 of Algorithm 2:
         ``{names: function(key, theta, data) -> dict}``, names a string or a tuple of strings. The
-        function draws from p(names | data, rest of theta), the rejected points summed out.
+        function draws from p(names | data, rest of theta), the rejected points summed out. The
+        rest keeps its values, also where its support depends on the names.
     censored : Clamped, or a zone or list of zones, optional
         Observations of which only this is known: that the value lies in a zone. A zone is a
         function ``(y[, covariate]) -> bool`` or a region; an observation recorded inside it is

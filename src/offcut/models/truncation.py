@@ -113,7 +113,7 @@ def truncated(
     Parameters
     ----------
     prior : dict of NumPyro distributions, or NumPyro model function
-        Prior on the parameters of the base.
+        Prior on the parameters of the base. A number in the dict (or a Delta) fixes a parameter.
     base : callable ``(theta[, covariate]) -> numpyro Distribution``
         The distribution before truncation.
     inside : region, or callable ``(y[, covariate]) -> bool``
