@@ -78,7 +78,7 @@ def starts(model, data, kernel, seeds=6):
         return found
 
 
-LONG = {"upper end, validated", "both ends", "moving window"}
+LONG = {"upper end, validated", "both ends", "moving window", "counts"}
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,10 @@ FIXED = fixed_models()
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(k, marks=[pytest.mark.calibrate] if k == "array" else []) for k in FIXED],
+    [
+        pytest.param(k, marks=[pytest.mark.calibrate] if k in ("array", "number") else [])
+        for k in FIXED
+    ],
 )
 def test_a_fixed_parameter_stays(name):
     model = FIXED[name]
@@ -195,6 +198,7 @@ def test_a_fixed_parameter_stays(name):
     assert np.isnan(report.table["scale"]["r_hat"])
 
 
+@pytest.mark.calibrate
 def test_a_fixed_parameter_is_the_same_model_as_a_number_in_the_base():
     plain = offcut.truncated(
         {"loc": dist.Normal(0.0, 1.0)},

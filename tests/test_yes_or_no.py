@@ -40,7 +40,7 @@ VAGUE = {
 }
 
 
-LONG = {"log probability", "whole number", "where data are"}
+LONG = {"NaN", "log probability", "whole number", "where data are"}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,7 @@ def test_a_window_that_is_none_is_seen_in_the_run():
         offcut.sample(seldom, X, kernel=offcut.HMC(0.3, 3), draws=3000, chains=1, progress=False)
 
 
+@pytest.mark.calibrate
 def test_booleans_and_exact_numbers_are_the_same_window():
     windows = Box(0, np.inf), lambda x: jnp.where(x > 0, 1.0, 0.0)
     first, second = (
