@@ -270,7 +270,7 @@ def run(model, hide, covariates=(), n=5, point_size=1):
 
 def hide_zone(points, n=5):
     zone = jnp.where(points[:n] >= LIMIT, 0, -1)
-    return Hidden(Whole(jnp.arange(n), zone), None)
+    return Hidden(Whole(jnp.arange(n), zone, jnp.ones(1)), None)
 
 
 @pytest.mark.calibrate

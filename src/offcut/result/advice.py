@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from offcut.errors import TrustWarning
+from offcut.imputation.impute import LONG_WAIT
 from offcut.result.diagnostics import Table, parameter_table, rejection_numbers
 
 R_HAT_LIMIT = 1.05
@@ -39,6 +40,7 @@ def find_trouble(posterior: xr.DataTree, table: Table) -> list[str]:
     parts = [
         _interrupted(posterior),
         _approximate(posterior),
+        _undrawn(posterior),
         _beyond(posterior),
         _mixing(posterior, table),
         _gave_up(posterior),
@@ -58,6 +60,22 @@ def _interrupted(posterior: xr.DataTree) -> str:
 def _approximate(posterior: xr.DataTree) -> str:
     named = posterior.attrs.get("approximation", "")
     return f"Approximate: {named}." if named else ""
+
+
+def _undrawn(posterior: xr.DataTree) -> str:
+    """Hidden values that did not change for long in the second half of the draws."""
+    stats: Any = posterior["sample_stats"]
+    if "undrawn" not in stats:
+        return ""
+    late = stats["undrawn"].values[:, stats.sizes["draw"] // 2 :]
+    if not late.any():
+        return ""
+    return (
+        f"{late.max()} of the observations of which something is hidden were not drawn for "
+        f"{LONG_WAIT} sweeps or never: no proposal fell into their zone, and they did not move in "
+        "it. They count as if what stands for them were known, and the posterior is not to be "
+        "trusted. Is there room for them in zone and window wherever the parameters go?"
+    )
 
 
 def _beyond(posterior: xr.DataTree) -> str:
