@@ -17,7 +17,7 @@ from offcut.augmentation.joint import Observed, pad_rows
 from offcut.augmentation.layout import Layout
 from offcut.errors import DataError, ModelError, OffcutError
 from offcut.imputation.hidden import hide
-from offcut.imputation.possible import with_possible_values
+from offcut.imputation.possible import refuse_outside_support, with_possible_values
 from offcut.models.rejection import RejectionModel
 
 
@@ -34,6 +34,7 @@ def observe(
     points, hidden = hide(model, recorded, like, covariate_trees, came)
     if hidden is not None:
         points = with_possible_values(model, points, hidden, covariate_trees)
+    refuse_outside_support(model, points, hidden, covariate_trees)
     layout = Layout.of(n, point_size(like), covariates is not None, len(model.exact_updates))
     _check_exact_updates(model, points)
     named = _named(recorded, "x")

@@ -138,12 +138,13 @@ def refuse_impossible_zones(
         ]
         if all(kind.all() for kind in moved):
             return
-    tried = (
-        f"Of more than {FIRST_PATIENCE:,} proposals at theta={shown(theta)} none was recorded "
-        "there. "
-    )
     for kind, fine in zip(hidden, moved, strict=True):
         members = np.flatnonzero(~np.atleast_2d(fine).all(axis=1))
+        if members.size and kind is hidden.parts:
+            raise no_room(model, data.points, kind, members, np.flatnonzero(~fine.all(axis=0)))
         if members.size:
-            columns = np.flatnonzero(~fine.all(axis=0)) if kind is hidden.parts else None
-            raise no_room(model, data.points, kind, members, columns, tried)
+            tried = (
+                f"Of more than {FIRST_PATIENCE:,} proposals at theta={shown(theta)} none was "
+                "recorded there. "
+            )
+            raise no_room(model, data.points, kind, members, tried=tried)

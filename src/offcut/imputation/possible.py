@@ -13,8 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 
-from offcut.errors import StartError
+from offcut.errors import DataError, StartError
 from offcut.imputation.flat import Flat, log_possible
 from offcut.imputation.hidden import Hidden, Parts, Whole, recorded_shape, spread, zones_of
 from offcut.models.recording import Clamped, in_zones
@@ -125,6 +126,53 @@ def _search(model: RejectionModel, kind: type) -> Callable[..., tuple[Any, jax.A
         return jax.lax.map(for_row, (facts, points, covariates))
 
     return of
+
+
+def refuse_outside_support(
+    model: RejectionModel, points: Any, hidden: Hidden | None, covariates: tuple
+) -> None:
+    """Raise where a known observation is nothing that the base can produce, whatever theta is."""
+    source = getattr(model, "source", None)
+    if source is None or source.noise is not None:
+        return
+    met: list[Any] = []
+
+    def look(key: jax.Array, covariate: tuple) -> None:
+        met.append(model.base(model.prior.sample(key), *covariate))  # type: ignore[attr-defined]
+
+    jax.eval_shape(look, jax.random.key(0), jax.tree.map(lambda a: a[0], covariates))
+    base = met[0]
+    support = base.support
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(support)):
+        return  # it depends on theta or the covariate
+    n = jax.tree.leaves(points)[0].shape[0]
+    outside = ~np.asarray(support(jnp.asarray(points))).reshape(n, -1).all(axis=1)
+    for kind in hidden or ():
+        if kind is not None:
+            outside[np.asarray(kind.rows)] = False
+    rows = np.flatnonzero(outside)
+    if not rows.size:
+        return
+    while hasattr(base, "base_dist") and type(base) in (
+        dist.Independent,
+        dist.ExpandedDistribution,
+    ):
+        base = base.base_dist
+    values = np.asarray(points)[rows]
+    listed = ", ".join(f"{row} (value {shown(points[row])})" for row in rows[:3])
+    hint = "remove these rows if they are errors, or choose a base that can produce them"
+    if values.ndim == 1 and rows.size > 1 and np.all(values == values[0]):
+        hint = (
+            f"all of them are {values[0]:g}: if that was written down for what could not be "
+            "measured (non-detects), they are censored; give their zone, for example "
+            "censored=lambda y: y < limit with the limit of detection, and let the window include "
+            f"it. Otherwise {hint}"
+        )
+    raise DataError(
+        f"{rows.size} of {n} observations are nothing that the base ({type(base).__name__}) can "
+        f"produce, whatever its parameters: index {listed}{' and more' if rows.size > 3 else ''}; "
+        f"{hint}"
+    )
 
 
 def no_room(
