@@ -10,6 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+import xarray as xr
 
 import offcut
 from offcut.errors import DataError, ModelError, StartError
@@ -17,6 +18,7 @@ from offcut.imputation.impute import first_imputed, refuse_impossible_zones
 from offcut.imputation.limits import find_clamped
 from offcut.observations import observe
 from offcut.pile_ups import ask_about_pile_ups
+from offcut.result.advice import _undrawn
 
 
 def normal(**options):
@@ -278,3 +280,17 @@ def test_exit_times_as_a_covariate_are_not_asked_about():
     above = positive(censored=lambda y, c: (y > 1e6) & (c["event"] == 0))
     (question,) = questions(above, exit_time, other)
     assert "equal to one of their covariates" in question
+
+
+def test_rows_that_are_never_drawn_make_a_run_doubtful():
+    """Two chains of ten draws: a row may wait at first, not in the end."""
+    early = np.zeros((2, 10), int)
+    early[0, :3] = 4
+    late = early.copy()
+    late[1, 8] = 2
+    for undrawn, said in ((early, ""), (late, "2 of the observations")):
+        stats = xr.Dataset({"undrawn": (("chain", "draw"), undrawn)})
+        found = _undrawn(xr.DataTree.from_dict({"sample_stats": stats}))
+        assert found.startswith(said)
+        assert bool(found) == bool(said)
+    assert _undrawn(xr.DataTree.from_dict({"sample_stats": xr.Dataset()})) == ""

@@ -280,6 +280,15 @@ def test_drawing_from_a_zone_leaves_the_joint_alone():
     assert run(wrong, hide_zone).p_value < FALSE_ALARM
 
 
+@pytest.mark.calibrate
+def test_slices_in_a_zone_leave_the_joint_alone(monkeypatch):
+    monkeypatch.setattr("offcut.imputation.whole.PATIENCE", -1)  # no proposal at all
+    monkeypatch.setattr("offcut.imputation.whole.PATIENCE_EACH", 0)
+    assert run(normal_model(censored=lambda y: y >= LIMIT), hide_zone).p_value > FALSE_ALARM
+    wrong = normal_model(censored=lambda y: y >= LIMIT + 0.3)
+    assert run(wrong, hide_zone).p_value < FALSE_ALARM
+
+
 def hide_true(points, n=5):
     low = jnp.full((n, 2), -jnp.inf)
     free = jnp.broadcast_to(jnp.array([False, True]), (n, 2))  # noisy, true
