@@ -77,7 +77,8 @@ def impute(
     waited = jnp.where(jnp.concatenate(drawn), 0, jnp.minimum(imputed.waited + 1, NEVER))
     stats = {} if reached is None else {"imputed": jnp.mean(reached.astype(float))}
     stats["undrawn"] = jnp.sum(waited >= LONG_WAIT)
-    return Imputed(*values, waited), stats
+    whole, parts = values
+    return Imputed(whole, parts, waited), stats
 
 
 def _draw(
@@ -140,11 +141,12 @@ def refuse_impossible_zones(
             return
     for kind, fine in zip(hidden, moved, strict=True):
         members = np.flatnonzero(~np.atleast_2d(fine).all(axis=1))
-        if members.size and kind is hidden.parts:
+        if kind is None or not members.size:
+            continue
+        if kind is hidden.parts:
             raise no_room(model, data.points, kind, members, np.flatnonzero(~fine.all(axis=0)))
-        if members.size:
-            tried = (
-                f"Of more than {FIRST_PATIENCE:,} proposals at theta={shown(theta)} none was "
-                "recorded there. "
-            )
-            raise no_room(model, data.points, kind, members, tried=tried)
+        tried = (
+            f"Of more than {FIRST_PATIENCE:,} proposals at theta={shown(theta)} none was recorded "
+            "there. "
+        )
+        raise no_room(model, data.points, kind, members, tried=tried)

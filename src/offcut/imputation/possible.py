@@ -146,7 +146,8 @@ def refuse_outside_support(
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(support)):
         return  # it depends on theta or the covariate
     n = jax.tree.leaves(points)[0].shape[0]
-    outside = ~np.asarray(support(jnp.asarray(points))).reshape(n, -1).all(axis=1)
+    inside = np.asarray(support(jnp.asarray(points))).reshape(n, -1)
+    outside = np.array(~inside.all(axis=1))
     for kind in hidden or ():
         if kind is not None:
             outside[np.asarray(kind.rows)] = False

@@ -24,7 +24,10 @@ class Clamped:
     ----------
     lower, upper : number, array, or function of the covariate
         The limits of the recorder, one for all coordinates of a point or one for each; infinite
-        where it has none. A coordinate recorded *at* a limit is known only to lie beyond it.
+        where it has none. A coordinate recorded *at* a limit is known only to lie beyond it;
+        recorded values beyond a limit are refused (a zone takes those, whatever was written down).
+        Values and limits are compared in the precision in which the data came: 0.1 in single
+        precision is at a limit of 0.1.
 
     Examples
     --------

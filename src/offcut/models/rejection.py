@@ -58,8 +58,9 @@ class RejectionModel:
     censored : Clamped, or a zone or list of zones, optional
         Observations of which only this is known: that the value lies in a zone. A zone is a
         function ``(y[, covariate]) -> bool`` or a region; an observation recorded inside it is
-        censored, and its value is drawn anew in every sweep. ``offcut.Clamped(lower, upper)``
-        is for recorders that write a limit for what lies beyond, coordinate by coordinate.
+        censored, and its value is drawn anew in every sweep, from proposals that hit the zone
+        or by slice sampling inside it. ``offcut.Clamped(lower, upper)`` is for recorders that
+        write a limit for what lies beyond, coordinate by coordinate.
     latent : str or tuple of str, optional
         Parts of a proposal (keys of its dict) that the data lack; they are drawn as well.
 
