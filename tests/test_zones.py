@@ -251,6 +251,16 @@ def test_values_that_the_base_cannot_produce_are_named():
     for base in (lambda theta, c: dist.Uniform(0, c), lambda theta, c: dist.Uniform(0, theta["b"])):
         model = offcut.truncated({"b": dist.LogNormal(0.0, 1.0)}, base, lambda y, c: y < 9)
         observed(model, np.array([0.5, 7.0]), np.array([1.0, 8.0]))
+    mixed = offcut.truncated(
+        prior={"loc": dist.Normal(0.0, 1.0)},
+        base=lambda theta: dist.MixtureGeneral(
+            dist.Categorical(jnp.array([0.5, 0.5])),
+            [dist.LogNormal(theta["loc"], 1.0), dist.Normal(theta["loc"], 1.0)],
+            support=dist.constraints.positive,
+        ),
+        inside=lambda y: y < 9,
+    )
+    observed(mixed, np.array([0.5, -0.7]))
 
 
 # Questions.

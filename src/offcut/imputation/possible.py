@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from numpyro.distributions import constraints
 
 from offcut.errors import DataError, StartError
 from offcut.imputation.flat import Flat, log_possible
@@ -141,8 +142,9 @@ def refuse_outside_support(
         met.append(model.base(model.prior.sample(key), *covariate))  # type: ignore[attr-defined]
 
     jax.eval_shape(look, jax.random.key(0), jax.tree.map(lambda a: a[0], covariates))
-    base = met[0]
-    support = base.support
+    base, support = _plain(met[0]), met[0].support
+    if isinstance(base, dist.MixtureGeneral) or support in (None, constraints.dependent):
+        return  # it is not known as a whole
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(support)):
         return  # it depends on theta or the covariate
     n = jax.tree.leaves(points)[0].shape[0]
@@ -174,6 +176,13 @@ def refuse_outside_support(
         f"produce, whatever its parameters: index {listed}{' and more' if rows.size > 3 else ''}; "
         f"{hint}"
     )
+
+
+def _plain(base: Any) -> Any:
+    """The distribution whose copies make up a vector."""
+    while isinstance(base, dist.Independent | dist.ExpandedDistribution):
+        base = base.base_dist
+    return base
 
 
 def no_room(
