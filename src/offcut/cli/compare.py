@@ -125,15 +125,15 @@ def compare(
 
 
 def _print(result: Any, file: Path, count: int, quiet: bool) -> None:
-    from offcut.fitting.comparison_page import shown, verdict
+    from offcut.fitting.comparison_page import NO_REFERENCE, in_order, shown, verdict
 
     table = Table(title=f"Effective draws per CPU-second, {escape(file.name)} ({count:,} rows)")
     table.add_column("sampler", no_wrap=True)
     table.add_column("ESS/s (95%)", justify="right")
     for name in ("slowest quantity", "mean ± error", "agreement"):
         table.add_column(name)
-    fastest = max(result.ran, key=lambda one: one.rate(one.worst).middle, default=None)
-    for one in result.measured:
+    ranked = in_order(result)
+    for one in ranked:
         name = escape(one.contender.name)
         if one.contender.approximate:
             name += " [yellow](approximate)[/yellow]"
@@ -142,15 +142,18 @@ def _print(result: Any, file: Path, count: int, quiet: bool) -> None:
             continue
         cells = [escape(cell) for cell in shown(one)]
         told = verdict(result, one)
-        colour = "red" if told.startswith("DISAGREES") else "green"
-        style = "bold" if one is fastest else None
+        colour = "red" if one.trouble or told.startswith("DISAGREES") else "green"
+        style = "bold" if one is ranked[0] and not one.trouble else None
         table.add_row(name, *cells, f"[{colour}]{escape(told)}[/{colour}]", style=style)
     out().print(table)
+    if result.without_reference():
+        out().print(f"[red]{NO_REFERENCE}[/red]")
     for one in result.measured:
         if one.refusal:
             out().print(f"[yellow]{escape(one.contender.name)}[/yellow]: {escape(one.refusal)}")
     if not quiet and result.ran:
         out().print(
-            "[dim]One chain a repeat; warm-up and compiling are not counted. Intervals: 95%, over "
-            "repeats. |z| compares posterior means with those of the reference.[/dim]"
+            "[dim]One chain a repeat; warm-up and compiling are not counted. ESS: of all repeats "
+            "together. Intervals: 95%, over repeats. |z| compares posterior means with those of "
+            "the reference.[/dim]"
         )

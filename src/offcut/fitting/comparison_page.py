@@ -11,13 +11,17 @@ import numpy as np
 from offcut.comparing import Comparison, Measured
 
 HEAD = ["sampler", "approximate", "quantity", "ess_per_second", "low_95%", "high_95%", "mean"]
-HEAD += ["mcse", "repeats", "refusal"]
+HEAD += ["mcse", "repeats", "r_hat", "trouble", "refusal"]
+NO_REFERENCE = (
+    "No exact sampler has chains that agree, so there is no reference: nothing here says what is "
+    "right. Run longer (--draws, --warmup), or with a tighter prior."
+)
 
 
 def verdict(found: Comparison, one: Measured) -> str:
-    """Whether a contender agrees with the best exact one, in a few words."""
-    if one.refusal:
-        return ""
+    """Whether a contender agrees with itself and with the best exact one, in a few words."""
+    if one.refusal or one.trouble:
+        return one.trouble
     reference = found.reference(one.contender.target)
     if reference is one:
         others = sum(other.contender.target == one.contender.target for other in found.ran) > 1
@@ -28,20 +32,25 @@ def verdict(found: Comparison, one: Measured) -> str:
     return f"{'agrees' if largest < found.limit() else 'DISAGREES'}, |z| {largest:.1f} ({quantity})"
 
 
+def in_order(found: Comparison) -> list[Measured]:
+    """By rank; what was refused comes last."""
+    return [*found.ranked, *(one for one in found.measured if one.refusal)]
+
+
 def rows(found: Comparison) -> list[list[Any]]:
     """Every contender and quantity."""
     told: list[list[Any]] = []
-    for one in found.measured:
+    for one in in_order(found):
         approximate = "yes" if one.contender.approximate else "no"
         if one.refusal:
-            told.append([one.contender.name, approximate, *[""] * 7, one.refusal])
-        for quantity in one.quantities:
+            told.append([one.contender.name, approximate, *[""] * 9, one.refusal])
+        for quantity, r_hat in zip(one.quantities, one.r_hat, strict=True):
             rate = one.rate(quantity)
             told.append(
                 [
                     *(one.contender.name, approximate, quantity),
                     *(rate.middle, rate.low, rate.high, *one.estimate(quantity)),
-                    *(len(one.seconds), ""),
+                    *(len(one.seconds), r_hat, one.trouble, ""),
                 ]
             )
     return told
@@ -67,13 +76,14 @@ def write_comparison(found: Comparison, folder: Path, what: str, command: str) -
         figures=folder / "figures",
     )
     section = page.section("Which is fastest", "rates")
-    ran = found.ran
+    ran = found.ranked
     if ran:
         section.figure(
             _figure(ran),
             "rates",
             "Each line is a 95% interval over repeated runs on this machine; further right is "
-            "faster. The scale is logarithmic.",
+            "faster. The scale is logarithmic. Hollow: the chains disagree, so that the rate means "
+            "nothing.",
         )
     section.table(
         ["sampler", "ESS per second (95%)", "slowest quantity", "mean ± error", "agreement"],
@@ -85,9 +95,13 @@ def write_comparison(found: Comparison, folder: Path, what: str, command: str) -
             ]
             for one in ran
         ],
-        "Agreement is with the exact sampler that has the smallest errors: the largest |z| of all "
-        f"posterior means. Below {found.limit():.1f} is what samplers of one posterior show.",
+        "Effective draws are those of all repeats together. Agreement is with the exact sampler "
+        "that has the most of them: the largest |z| of all posterior means. Below "
+        f"{found.limit():.1f} is what samplers of one posterior show. Samplers whose own chains "
+        "disagree come last and are compared with nothing.",
     )
+    if found.without_reference():
+        section.notice(NO_REFERENCE)
     refused = [one for one in found.measured if one.refusal]
     for one in refused:
         section.notice(f"{one.contender.name} does not fit: {one.refusal}")
@@ -122,7 +136,8 @@ def _figure(ran: list[Measured]) -> Any:
             colour = ORANGE if one.contender.approximate else BLUE
             if not np.isnan(rate.low):
                 ax.plot([rate.low, rate.high], [-row] * 2, color=colour, linewidth=2.5)
-            ax.plot([rate.middle], [-row], "o", color=colour)
+            face = "white" if one.trouble else colour
+            ax.plot([rate.middle], [-row], "o", color=colour, markerfacecolor=face)
         ax.set_yticks([-row for row in range(len(ran))], [one.contender.name for one in ran])
         ax.tick_params(axis="y", labelcolor=INK, length=0)
         ax.set_xscale("log")
