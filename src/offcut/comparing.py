@@ -282,11 +282,14 @@ def _judge(one: Measured, series: Series, names: list[str]) -> None:
     one.pooled = np.array([_worth(values, "bulk") for values in chosen])
     found = {name: r_hat(values) for name, values in series.items()}
     one.r_hat = np.array([found[name] for name in names])
-    still = [name for name, values in series.items() if np.any(np.ptp(values, axis=1) == 0)]
+    moved = np.array([np.ptp(values, axis=1) > 0 for values in series.values()])
+    still = [name for name, values in series.items() if np.ptp(values) == 0]
     # Not a number is no agreement either: there were too few draws to tell.
     apart = [name for name, value in found.items() if not value <= R_HAT_LIMIT]
-    if still:
-        one.trouble = f"A CHAIN NEVER MOVED ({still[0]})"
+    if not moved.any(axis=0).all():
+        one.trouble = "A CHAIN NEVER MOVED"
+    elif still:  # though it moves in other samplers' runs
+        one.trouble = f"NEVER MOVED: {still[0]}"
     elif apart:
         furthest = max(apart, key=lambda name: np.nan_to_num(found[name], nan=np.inf))
         one.trouble = f"CHAINS DISAGREE, R-hat {found[furthest]:.2f} ({furthest})"
