@@ -80,7 +80,7 @@ def test_other_units_give_the_same_posterior():
     assert_agrees(in_units(windowed(-1e-3, 7.0), x, -1e-3, 7.0, HMC), grid, ["loc", "scale"])
 
 
-UNITS = [(1e-6, 0.0), (1e6, 0.0), (1.0, 1e3), (-1.0, 0.0), (-250.0, 4e4)]
+UNITS = [(1e-2, 0.0), (1e3, 0.0), (1.0, 50.0), (-1.0, 0.0)]
 KERNELS = [
     offcut.NUTS(),
     offcut.RandomWalk(),
