@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from offcut.errors import DataError, ModelError
+from offcut.errors import DataError, ModelError, SettingsError
 from offcut.mixtures.base import NormalInverseWishart
 from offcut.mixtures.concentration import Concentration
 from offcut.mixtures.density import density, marginal
+from offcut.mixtures.groups import as_names, as_numbers, find_groups, fitted_names, look_up
 from offcut.mixtures.hierarchy import Hierarchy
 from offcut.mixtures.in_window import WindowSampler
 from offcut.mixtures.latent import LatentSampler
@@ -26,7 +27,7 @@ from offcut.mixtures.populations import (
     tabulate,
 )
 from offcut.mixtures.prediction import predict
-from offcut.mixtures.reading import as_events, as_groups, probes
+from offcut.mixtures.reading import as_events, probes
 from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.sticks import Sticks
 from offcut.mixtures.window import Window
@@ -37,6 +38,8 @@ PRIORS = ("latent", "window")
 SAMPLERS: dict[Any, MixtureSampler] = {}
 PROGRAMS: dict[Any, Any] = {}
 MOST_SAMPLERS = 32
+#: Features of an event have an indicator for each group.
+MOST_GROUPS = 1000
 
 
 class TruncatedMixture:
@@ -46,7 +49,8 @@ class TruncatedMixture:
     ----------
     region : Region or callable, optional
         What can be recorded: any of ``offcut.regions``, a function ``(y) -> bool``, or
-        ``ByGroup`` for windows that differ by group. None for everything.
+        ``ByGroup`` for windows that differ by group, looked up by the groups' names. None for
+        everything.
     components : int
         Truncation K of the stick-breaking, an upper limit of the number of clusters.
     alpha : float or NumPyro distribution
@@ -55,7 +59,7 @@ class TruncatedMixture:
         Where means and covariances come from; by default scaled to the data.
     log_accept : callable, optional
         ``log_accept(y)`` or ``log_accept(y, group)``: log probability that a point is recorded.
-        With a region, of those inside.
+        With a region, of those inside. Groups must then be whole numbers.
     prior : "latent" or "window"
         On which weights the Dirichlet process is: those before the filter, or the shares among
         what passes. "window" has no ghosts (components beyond the window that cost rejections
@@ -129,12 +133,13 @@ class TruncatedMixture:
                 f"TruncatedMixture has a sweep of its own and takes no kernel, got {kernel!r}"
             )
         x, scalar = as_events(data)
-        group, names = as_groups(covariates, len(x))
-        self._check_groups(group)
+        group, names = find_groups(covariates, len(x))
+        self._check_groups(names, covariates is not None)
         n, d = x.shape
-        self._check_inside(x[:, 0] if scalar else x, group)
+        self._check_inside(x[:, 0] if scalar else x, group, names)
         base = self.base.for_data(x)
-        layout = MixtureLayout.of(n, d, len(names), self.components)
+        looked_up = names if self.window.by_group else ()
+        layout = MixtureLayout.of(n, d, len(names), self.components, looked_up)
         sampler = self._sampler(layout, scalar)
         shift, scale = x.mean(0), np.sqrt(np.diagonal(base.scale) / max(base.degrees - d - 1, 1.0))
         padded = np.zeros((d, layout.rows))
@@ -152,7 +157,7 @@ class TruncatedMixture:
         )
         observed = {"x": x[:, 0] if scalar else x}
         if covariates is not None:
-            observed["group"] = group
+            observed["group"] = as_names(covariates, n)
         return sampler, arrays, observed
 
     def _sampler(self, layout: MixtureLayout, scalar: bool) -> MixtureSampler:
@@ -186,7 +191,7 @@ class TruncatedMixture:
         draws: bool = False,
         truncated: bool = True,
         *,
-        group: int | None = None,
+        group: Any = None,
         most: int | None = 1000,
     ) -> np.ndarray:
         """Posterior-mean density at points, or the density of each draw.
@@ -201,8 +206,8 @@ class TruncatedMixture:
             One density for each draw, (chain, draw, point), in place of their mean (point,).
         truncated : bool
             Of what passes the filter (0 outside the window), or of what was there before it.
-        group : int, optional
-            With groups, which one.
+        group : str or int, optional
+            With groups, which one, by the name it had in ``covariates``.
         most : int or None
             Use at most so many draws, evenly spaced; None for all.
         """
@@ -224,7 +229,7 @@ class TruncatedMixture:
         draws: bool = False,
         truncated: bool = True,
         *,
-        group: int | None = None,
+        group: Any = None,
         most: int | None = 100,
     ) -> np.ndarray:
         """Density of some channels, the others integrated out; ``points`` is (point, channels).
@@ -264,26 +269,28 @@ class TruncatedMixture:
             What ``offcut.sample`` returned.
         X : array (event, channel), optional
             Events to label; by default those that were fitted.
-        groups : array (event,), optional
-            Group numbers of X where groups differ.
+        groups : array (event,)
+            Where the fit had groups, the names of those that the events of X belong to.
         """
         observed = posterior["observed_data"].dataset
         if X is None:
-            X, groups = (
-                observed["x"].values,
-                observed["group"].values if "group" in observed else None,
-            )
+            if groups is not None:
+                raise SettingsError("groups= are those of X, which is not given")
+            X = observed["x"].values
+            groups = observed["group"].values if "group" in observed else None
         x, _ = as_events(X)
-        group, _ = as_groups(groups, len(x))
-        by_group = self.hierarchical or self.window.by_group
-        return find_labels(posterior, x, group if by_group else 0 * group, loss, most, seed)
+        group = look_up(groups, fitted_names(posterior), len(x))
+        return find_labels(posterior, x, group, loss, most, seed)
 
     def populations(self, labels: Labels) -> list[Population]:
         """A table of the populations: share in the window, mean, covariance, share lost."""
         return tabulate(labels)
 
-    def compare(self, labels: Labels, first: int = 0, second: int = 1) -> list[Difference]:
-        """Which populations differ between two groups, with uncertainty; the most certain first."""
+    def compare(self, labels: Labels, first: Any = None, second: Any = None) -> list[Difference]:
+        """Which populations differ between two groups, with uncertainty; the most certain first.
+
+        Groups go by their names in ``covariates``; they may be left out where there are two.
+        """
         return compare(labels, first, second)
 
     def predict(
@@ -292,7 +299,7 @@ class TruncatedMixture:
         size: int,
         *,
         truncated: bool = True,
-        group: int | None = None,
+        group: Any = None,
         seed: int = 0,
     ) -> np.ndarray:
         """Posterior predictive events, (size, channel): each from a draw chosen at random."""
@@ -303,32 +310,47 @@ class TruncatedMixture:
         x, _ = as_events(observed["x"])
         return {"base": repr(self.base.for_data(x)), "mixture": repr(self)}
 
+    def judge(self, posterior: xr.DataTree) -> None:
+        """Names of groups for the arrays that differ by group."""
+        names, node = fitted_names(posterior), posterior["posterior"]
+        if "group" in node.dims:
+            numbers = as_numbers(names)
+            node.dataset = node.to_dataset().assign_coords(
+                group=np.array(names) if numbers is None else numbers.astype(int)
+            )
+
     def _weights(self, layout: MixtureLayout) -> Sticks | Hierarchy:
         if self.hierarchical:
             return Hierarchy(self.alpha, self.group_alpha, self.components, layout.groups)
         return Sticks(self.alpha, self.components)
 
-    def _check_groups(self, group: np.ndarray) -> None:
-        alone = group.max() == 0
+    def _check_groups(self, names: tuple[str, ...], given: bool) -> None:
+        alone = len(names) == 1
         if alone and self.hierarchical:
             raise DataError(
                 "hierarchical=True needs at least two groups: give covariates= with the group of "
                 "each observation"
             )
-        if alone and self.window.by_group:
+        if not given and self.window.by_group:
             raise DataError(
                 "the window differs by group: give covariates= with the group of each observation"
             )
         if not alone and not self.hierarchical and not self.window.by_group:
             raise ModelError(
-                f"covariates name {group.max() + 1} groups, but nothing in the model differs by "
+                f"covariates name {len(names):,} groups, but nothing in the model differs by "
                 "group; for weights of their own set hierarchical=True, for windows of their own "
                 "use offcut.regions.ByGroup, or leave covariates out"
             )
+        if len(names) > MOST_GROUPS:
+            raise DataError(
+                f"covariates name {len(names):,} groups, more than the {MOST_GROUPS:,} that a "
+                "mixture can hold apart: is this column an identifier?"
+            )
 
-    def _check_inside(self, x: np.ndarray, group: np.ndarray) -> None:
+    def _check_inside(self, x: np.ndarray, group: np.ndarray, names: tuple[str, ...]) -> None:
         """Every event must be possible."""
-        probability = np.asarray(self.window.probability(jnp.asarray(x), jnp.asarray(group)))
+        window = self.window.for_groups(names)
+        probability = np.asarray(window.probability(jnp.asarray(x), jnp.asarray(group)))
         outside = np.flatnonzero(~(probability > 0))
         if outside.size:
             shown = ", ".join(map(str, outside[:5])) + (", ..." if outside.size > 5 else "")

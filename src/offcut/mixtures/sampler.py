@@ -64,7 +64,8 @@ class MixtureSampler(Sampler):
         reshapes: bool,
         scalar: bool,
     ) -> None:
-        self.layout, self.window, self.weights = layout, window, weights
+        names = layout.names or tuple(map(str, range(layout.groups)))
+        self.layout, self.window, self.weights = layout, window.for_groups(names), weights
         self.moves, self.reshapes, self.scalar = moves, reshapes, scalar
         self.windows = layout.groups if window.by_group else 1
         self.kernel_name = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import jax
@@ -11,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from offcut import keys
-from offcut.errors import ModelError
+from offcut.errors import DataError, ModelError
 from offcut.mixtures.base import Components
+from offcut.mixtures.groups import as_numbers, told
 from offcut.mixtures.window_mass import (
     BOX_POINTS,
     OTHER_POINTS,
@@ -22,7 +24,7 @@ from offcut.mixtures.window_mass import (
     log_masses,
 )
 from offcut.regions import ByGroup
-from offcut.regions.predicate import as_region
+from offcut.regions.predicate import Predicate, as_region
 
 
 class Window:
@@ -39,6 +41,7 @@ class Window:
     def __init__(self, region: Any, log_accept: Callable | None) -> None:
         self.region = None if region is None else as_region(region)
         self.log_accept = log_accept
+        self.numbers: np.ndarray | None = None
         takes_group = log_accept is not None and _arguments(log_accept) == 2
         self.region_by_group = isinstance(self.region, ByGroup) or _predicate_takes_two(region)
         self.accept_by_group = takes_group
@@ -48,8 +51,41 @@ class Window:
         """Whether groups have windows of their own."""
         return self.region_by_group or self.accept_by_group
 
+    def for_groups(self, names: Sequence[str]) -> Window:
+        """The same for groups that are known by their places in ``names``.
+
+        Windows are looked up by name. A function of the group gets the number that names it.
+        """
+        if not self.by_group:
+            return self
+        placed = copy(self)
+        placed.numbers = as_numbers(names)
+        if placed.numbers is None and (self.accept_by_group or not self._looked_up):
+            raise DataError(
+                "a function of the group gets its number, but the groups are named "
+                f"{told(names)}: number them, or give offcut.regions.ByGroup with their names"
+            )
+        if self._looked_up:
+            assert isinstance(self.region, ByGroup)
+            placed.region = _placed(self.region, names, placed.numbers)
+        return placed
+
+    @property
+    def _looked_up(self) -> bool:
+        """Whether the group itself chooses among windows."""
+        return isinstance(self.region, ByGroup) and self.region.group is None
+
+    def _covariate(self, group: jax.Array) -> jax.Array:
+        """What functions of the group are given, for places of groups."""
+        return group if self.numbers is None else jnp.asarray(self.numbers)[group]
+
     def probability(self, points: jax.Array, group: jax.Array) -> jax.Array:
-        """Acceptance probability of points (m, d), or (m,) for numbers; ``group`` is (m,)."""
+        """Acceptance probability of points (m, d), or (m,) for numbers.
+
+        ``group`` (m,) has the places of their groups, once ``for_groups`` has named them.
+        """
+        if self.by_group:
+            group = self._covariate(group)
         inside = jnp.ones(points.shape[0])
         if self.region is not None:
             if self.region_by_group:
@@ -100,8 +136,9 @@ class Window:
     ) -> tuple[Callable[[jax.Array, Components, int], jax.Array], tuple[int, int]]:
         """How to estimate masses in the window of a group, and from how many points."""
         region = self.region
-        if isinstance(region, ByGroup) and region.group is None:
-            region = region.windows.get(group)
+        if self._looked_up:
+            assert isinstance(region, ByGroup)
+            region = region.windows.get(group if self.numbers is None else int(self.numbers[group]))
         if self.region is None and self.log_accept is None:
             return lambda key, part, points: jnp.ones(part.means.shape[0]), BOX_POINTS
         limits = as_box(region, d)
@@ -121,6 +158,31 @@ class Window:
         parts = [] if self.region is None else [repr(self.region)]
         parts += [] if self.log_accept is None else [f"log_accept={name}"]
         return ", ".join(parts)
+
+
+def _placed(region: ByGroup, names: Sequence[str], numbers: np.ndarray | None) -> ByGroup:
+    """Windows of these groups by number, or by place where the names are no numbers."""
+    windows = {str(key): window for key, window in region.windows.items()}
+    lacking = [name for name in names if name not in windows]
+    if lacking and region.listed:
+        raise DataError(
+            f"ByGroup([...]) has windows for the groups 0 to {len(windows) - 1}, but the groups "
+            f"are {told(names)}: say which window is whose, ByGroup({{{lacking[0]!r}: ..., ...}})"
+        )
+    if lacking:
+        raise DataError(
+            f"there is no window for {told(lacking)}; ByGroup has windows for {told(list(windows))}"
+        )
+    keys = range(len(names)) if numbers is None else numbers.tolist()
+    if numbers is None:
+        for name in names:
+            own = windows[name]
+            if isinstance(own, Predicate) and _predicate_takes_two(own.function):
+                raise DataError(
+                    f"the window of the group {name!r} is a function of the group, which gets its "
+                    "number; write it as a function of the point alone, or number the groups"
+                )
+    return ByGroup({key: windows[name] for key, name in zip(keys, names, strict=True)})
 
 
 def _predicate_takes_two(region: Any) -> bool:
