@@ -64,12 +64,16 @@ class GPModel:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
         if covariates is not None:
             raise ModelError(f"{type(self).__name__} takes no covariates")
-        x, scalar = as_events(data, f"{type(self).__name__}")
+        x, scalar = self.read(data)
         prepared = self._prepared_from(x, scalar)
         if any(name == "length_scale" for name, _ in prepared.plan.hyper.key):
             ask_about_ties(x)
         sampler = self._shared(prepared, kernel)
         return sampler, prepared.data, {"x": x[:, 0] if scalar else x}
+
+    def read(self, data: Any) -> tuple[np.ndarray, bool]:
+        """Observations (n, d), and whether they are single numbers."""
+        return as_events(data, type(self).__name__)
 
     def _prepared_from(self, x: np.ndarray, scalar: bool) -> Prepared:
         """Everything for data (n, d); the last few are kept."""
@@ -110,8 +114,7 @@ class GPModel:
             if not prepared.plan.summed:
                 raise ModelError(
                     'method="collapsed" needs the normalising constant by quadrature, which is to '
-                    "be had in one and two dimensions, with a support that is bounded, all of the "
-                    'space, or one side of a line; use method="augment"'
+                    'be had in one and two dimensions; use method="augment"'
                 )
             if kernel is not None and not isinstance(kernel, HMC | NUTS):
                 raise SettingsError(
@@ -148,12 +151,12 @@ class GPModel:
     def prepared_for(self, posterior: xr.DataTree) -> Prepared:
         """Box, basis and priors of a posterior, made again from its data where needed."""
         x = np.asarray(posterior["observed_data"].dataset["x"].values, float)
-        return self._prepared_from(x.reshape(len(x), -1), x.ndim == 1)
+        return self._prepared_from(x[:, None] if x.ndim == 1 else x, x.ndim == 1)
 
     def facts(self, observed: dict[str, np.ndarray], sampler: Any = None) -> dict[str, Any]:
         """What else the result should say."""
         x = observed["x"]
-        prepared = self._prepared_from(x.reshape(len(x), -1), x.ndim == 1)
+        prepared = self._prepared_from(x[:, None] if x.ndim == 1 else x, x.ndim == 1)
         slower = self.method == "augment" and prepared.plan.joint and prepared.plan.hyper.size
         note = " (method='collapsed' would be faster here, and exact too)" if slower else ""
         return {"method": self.method, "method_note": note, **judgement.facts(prepared, repr(self))}

@@ -380,7 +380,7 @@ def _check(model: Any, posterior: Any, method: str, name: str, most: int = 1) ->
 def _observed(posterior: xr.DataTree) -> np.ndarray:
     """(n, d)."""
     x = np.asarray(posterior["observed_data"].dataset["x"].values, float)
-    return x.reshape(len(x), -1)
+    return x[:, None] if x.ndim == 1 else x
 
 
 def _coordinates(names: Sequence[str] | None, d: int) -> Sequence[str]:
@@ -397,10 +397,7 @@ def _checked_names(names: Sequence[str], count: int, what: str) -> Sequence[str]
 
 def _reach(model: Any, posterior: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
     """Box of the basis within the support: of an intensity the window."""
-    prepared = model.prepared_for(posterior)
-    box = prepared.box
-    low, high = (box.centre + box.half * np.asarray(edge) for edge in prepared.data.support)
-    return np.maximum(low, box.lower), np.minimum(high, box.upper)
+    return model.prepared_for(posterior).limits
 
 
 def _visible(model: Any, posteriors: Any) -> np.ndarray:
