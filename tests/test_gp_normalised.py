@@ -8,6 +8,8 @@ substitution.
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -170,7 +172,7 @@ def line(breaks, low, high, nodes):
     inner = np.unique([b for b in breaks if low < b < high and np.isfinite(b)])
     ends = [low, *inner, high]
     parts = []
-    for a, b in zip(ends[:-1], ends[1:], strict=True):
+    for a, b in itertools.pairwise(ends):
         if np.isfinite(a) and np.isfinite(b):
             parts.append(panels(a, b, nodes, order=20))
         else:

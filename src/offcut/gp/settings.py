@@ -69,7 +69,7 @@ def spread_of(x: np.ndarray) -> np.ndarray:
     deviation = np.sqrt(np.diagonal(data_covariance(x)))
     quartiles = np.quantile(x, [0.25, 0.75], axis=0)
     robust = (quartiles[1] - quartiles[0]) / 1.349
-    return np.where(robust > 0, np.minimum(robust, deviation), deviation)
+    return np.where(varies(x) & (robust > 0), np.minimum(robust, deviation), deviation)
 
 
 def ask_about_ties(x: np.ndarray) -> None:

@@ -531,11 +531,12 @@ def _rejected_on_a_map(ax: Any, posterior: xr.DataTree, places: np.ndarray) -> N
 
 
 def _nearly_all(places: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
-    """Limits around all of x and all but a thousandth of the places."""
-    if not len(places):
-        return x.min(0), x.max(0)
-    low, high = np.quantile(places, [0.0005, 0.9995], axis=0)
-    return np.minimum(low, x.min(0)), np.maximum(high, x.max(0))
+    """Limits around all of x and all but a thousandth of the places; there may be neither."""
+    tails = [np.quantile(places, [0.0005, 0.9995], axis=0)] if len(places) else []
+    ends = np.concatenate([x, *tails])
+    if not len(ends):
+        return np.zeros(x.shape[1:]), np.ones(x.shape[1:])
+    return ends.min(0), ends.max(0)
 
 
 def _intensity_map(

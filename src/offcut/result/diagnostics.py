@@ -83,7 +83,7 @@ def rejection_numbers(posterior: xr.DataTree) -> dict[str, float]:
         "median": float(middle),
         "95%": float(high),
         "most": float(rejected.max()),
-        "acceptance": float(n / (n + rejected.mean())),
+        "acceptance": float(n / (n + rejected.mean())) if n else np.nan,
         "ess": effective_size(rejected.astype(float)),
         "r_hat": r_hat(rejected),
         "growth": float(

@@ -98,14 +98,20 @@ def _rejections(posterior: xr.DataTree) -> list[str]:
     return [
         f"Rejected proposals |Y| a sweep: median {numbers['median']:,.0f} (90% from "
         f"{numbers['5%']:,.0f} to {numbers['95%']:,.0f}, most {numbers['most']:,.0f}) beside "
-        f"{attrs['n_observations']:,} observations, so {_percent(numbers['acceptance'])} of "
-        "proposals pass the filter.",
+        f"{attrs['n_observations']:,} observations{_passing(numbers['acceptance'])}.",
         f"ESS of |Y| {numbers['ess']:,.0f}, R-hat {numbers['r_hat']:.2f}. Kernel: "
         f"{attrs['kernel']}.",
         *_method(attrs),
         *_frames(posterior),
         _missing(posterior),
     ]
+
+
+def _passing(acceptance: float) -> str:
+    """Of no observations no proposal passed, whatever the filter."""
+    return (
+        "" if np.isnan(acceptance) else f", so {_percent(acceptance)} of proposals pass the filter"
+    )
 
 
 def _frames(posterior: xr.DataTree) -> list[str]:

@@ -32,7 +32,7 @@ def make_tree(
     """Groups ``posterior``, ``sample_stats``, ``observed_data``; attrs hold everything else."""
     n = next(iter(observed.values())).shape[0]
     stats = {name: values for name, values in drawn.stats.items() if name not in HELPERS}
-    stats["proposal_acceptance_rate"] = n / (n + stats["rejected"])
+    stats["proposal_acceptance_rate"] = n / np.maximum(n + stats["rejected"], 1)
     missing = Missing(float("nan"), {}, "this sampler draws no rejections")
     if facts["draws_rejections"]:
         known = variables or {}
