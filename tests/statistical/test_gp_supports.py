@@ -86,6 +86,8 @@ def compared(family, kernel=None, run=RUN, **more):
         **more,
     )
     posterior = quiet(offcut.sample, model, X, kernel=kernel, **run)
+    # What was observed is possible in every draw: no end of the base is frozen below it.
+    assert np.all(model.density(posterior, X, draws=True) > 0)
     box = (float(posterior.attrs["box_lower"][0]), float(posterior.attrs["box_upper"][0]))
     grid, loc = truth(family, *box), posterior["posterior"]["loc"].values
     return {power: p_value(loc**power, grid.mean(grid.values["loc"] ** power)) for power in (1, 2)}
