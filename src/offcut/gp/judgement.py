@@ -187,7 +187,8 @@ def _share_outside(prepared: Prepared, p: np.ndarray, length_scale: np.ndarray) 
 def _quadrature_error(prepared: Prepared, w: np.ndarray, p: np.ndarray, log_Z: np.ndarray) -> float:
     """Largest change of log Z with twice the nodes along each axis."""
     plan = prepared.plan
-    finer = quadrature_of(plan, *(np.asarray(edge) for edge in prepared.data.limits), finer=2)
+    low, high = (np.asarray(edge) for edge in prepared.data.limits)
+    finer = quadrature_of(plan, low, high, finer=2)
     sampler, data = GPSampler(plan), prepared.data._replace(quadrature=finer)
 
     @jax.jit

@@ -115,7 +115,7 @@ def mass(
         axes.append(jnp.where(weight > 0, place, safe[axis]))
         parts.append(weight)
     nodes = jnp.stack([part.ravel() for part in jnp.meshgrid(*axes, indexing="ij")])
-    weights = parts[0] if d == 1 else jnp.outer(*parts).ravel()
+    weights = parts[0] if d == 1 else jnp.outer(parts[0], parts[1]).ravel()
     return jnp.sum(weights * jnp.exp(log_density(nodes)))
 
 
