@@ -66,8 +66,13 @@ def draws_of(posterior: xr.DataTree, most: int | None) -> Draws:
 
 
 def log_terms(draws: Draws) -> np.ndarray:
-    """log(w_k / Z_k), (draw, group, component): what passes has density a sum_k (w_k / Z_k) N_k."""
-    return finite_log(draws.window_weights / np.maximum(draws.window_mass, 1e-300))
+    """log(w_k / Z_k), (draw, group, component): what passes has density a sum_k (w_k / Z_k) N_k.
+
+    A component whose mass was not resolved has Z_k = 0 and no part in it.
+    """
+    known = draws.window_mass > 0
+    ratio = draws.window_weights / np.where(known, draws.window_mass, 1.0)
+    return finite_log(np.where(known, ratio, 0.0))
 
 
 def finite_log(weights: np.ndarray) -> np.ndarray:

@@ -40,6 +40,9 @@ PROGRAMS: dict[Any, Any] = {}
 MOST_SAMPLERS = 32
 #: Features of an event have an indicator for each group.
 MOST_GROUPS = 1000
+#: What a run may leave open without a doubt being said: of the integral of a draw's density, and of
+#: the weights.
+MASS_ERROR, UNRESOLVED_WEIGHT = 0.05, 0.01
 
 
 class TruncatedMixture:
@@ -311,7 +314,8 @@ class TruncatedMixture:
         return {"base": repr(self.base.for_data(x)), "mixture": repr(self)}
 
     def judge(self, posterior: xr.DataTree) -> None:
-        """Names of groups for the arrays that differ by group."""
+        """How far densities may fail to integrate to one; names of groups for arrays by group."""
+        _name_approximation(posterior)
         names, node = fitted_names(posterior), posterior["posterior"]
         if "group" in node.dims:
             numbers = as_numbers(names)
@@ -380,3 +384,26 @@ class TruncatedMixture:
         if self.hierarchical:
             parts += ["hierarchical=True", f"group_alpha={self.group_alpha!r}"]
         return f"TruncatedMixture({', '.join(parts)})"
+
+
+def _name_approximation(posterior: xr.DataTree) -> None:
+    """Errors of masses in the window, in the result's attrs; doubts where they are not small."""
+    stats, attrs = posterior["sample_stats"].dataset, posterior.attrs
+    error = float(np.sqrt(np.mean(stats["window_mass_error"].values ** 2)))
+    left_out = float(stats["unresolved_weight"].values.mean())
+    attrs["window_mass_error"], attrs["unresolved_weight"] = error, left_out
+    said = []
+    if error > MASS_ERROR:
+        said.append(
+            f"masses of components in the window are estimated: a draw's density in the window "
+            f"integrates to one up to {error:.1%} (root mean square); a box, or fewer components "
+            "beyond the window (a tighter base), would be more precise"
+        )
+    if left_out > UNRESOLVED_WEIGHT:
+        said.append(
+            f"components with {left_out:.1%} of the weight have so little mass in the window that "
+            "it could not be estimated: they are left out of densities there; a tighter base "
+            "would not make them"
+        )
+    if said:
+        attrs["approximation"] = "; ".join(said)

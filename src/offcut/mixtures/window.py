@@ -15,11 +15,14 @@ from offcut import keys
 from offcut.errors import DataError, ModelError
 from offcut.mixtures.base import Components
 from offcut.mixtures.groups import as_numbers, told
+from offcut.mixtures.importance import importance_mass
 from offcut.mixtures.window_mass import (
     BOX_POINTS,
     OTHER_POINTS,
+    Masses,
     any_mass,
     as_box,
+    as_masses,
     box_mass,
     log_masses,
 )
@@ -113,10 +116,26 @@ class Window:
         shift: jax.Array,
         scale: jax.Array,
         scalar: bool,
-    ) -> jax.Array:
-        """log Z_k of components on the scale (x - shift) / scale, in the window of a group."""
-        mass, points = self._mass(components.means.shape[1], group, shift, scale, scalar)
-        return log_masses(key, components, log_weights, mass, points)
+        events: jax.Array,
+    ) -> Masses:
+        """Z_k of components on the scale (x - shift) / scale, in the window of a group.
+
+        ``events`` (m, d) are on that scale too, and inside.
+        """
+        mass, points = self._mass(components.means.shape[1], group, shift, scale)
+        if mass is not None:
+            known = mass
+            return log_masses(
+                key, components, log_weights, lambda *of: as_masses(known(*of)), points
+            )
+        passes = self._probability(group, shift, scale, scalar)
+        return log_masses(
+            key,
+            components,
+            log_weights,
+            lambda key, part, number: importance_mass(key, part, number, passes, events),
+            points,
+        )
 
     def rough_masses(
         self,
@@ -126,15 +145,21 @@ class Window:
         scale: jax.Array,
         scalar: bool,
     ) -> jax.Array:
-        """The same from a few points that are always the same."""
-        mass, points = self._mass(components.means.shape[1], group, shift, scale, scalar)
-        z = mass(keys.from_seed(0), components, points[1])
+        """log Z_k from a few points that are always the same, and never less than they can tell."""
+        mass, points = self._mass(components.means.shape[1], group, shift, scale)
+        if mass is None:
+            passes = self._probability(group, shift, scale, scalar)
+            z = any_mass(keys.from_seed(0), components, points[1], passes)
+        else:
+            z = mass(keys.from_seed(0), components, points[1])
         return jnp.log(jnp.maximum(z, 0.5 / points[1]))
 
     def _mass(
-        self, d: int, group: int, shift: jax.Array, scale: jax.Array, scalar: bool
-    ) -> tuple[Callable[[jax.Array, Components, int], jax.Array], tuple[int, int]]:
-        """How to estimate masses in the window of a group, and from how many points."""
+        self, d: int, group: int, shift: jax.Array, scale: jax.Array
+    ) -> tuple[Callable[[jax.Array, Components, int], jax.Array] | None, tuple[int, int]]:
+        """How masses in the window of a group are known to many digits (None: they are not), and
+        from how many points.
+        """
         region = self.region
         if self._looked_up:
             assert isinstance(region, ByGroup)
@@ -145,13 +170,19 @@ class Window:
         if limits is not None and self.log_accept is None:
             lower, upper = ((jnp.asarray(limit) - shift) / scale for limit in limits)
             return (lambda key, part, points: box_mass(key, part, points, lower, upper)), BOX_POINTS
+        return None, OTHER_POINTS
+
+    def _probability(
+        self, group: int, shift: jax.Array, scale: jax.Array, scalar: bool
+    ) -> Callable[[jax.Array], jax.Array]:
+        """What passes of points (m, d) on the scale (x - shift) / scale."""
 
         def probability(points: jax.Array) -> jax.Array:
             measured = points * scale[None, :] + shift[None, :]
             measured = measured[:, 0] if scalar else measured
             return self.probability(measured, jnp.full(points.shape[0], group))
 
-        return (lambda key, part, points: any_mass(key, part, points, probability)), OTHER_POINTS
+        return probability
 
     def __repr__(self) -> str:
         name = getattr(self.log_accept, "__name__", type(self.log_accept).__name__)
