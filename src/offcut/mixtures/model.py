@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -285,9 +285,14 @@ class TruncatedMixture:
         group = look_up(groups, fitted_names(posterior), len(x))
         return find_labels(posterior, x, group, loss, most, seed)
 
-    def populations(self, labels: Labels) -> list[Population]:
-        """A table of the populations: share in the window, mean, covariance, share lost."""
-        return tabulate(labels)
+    def populations(
+        self, labels: Labels, channels: Sequence[str] | None = None
+    ) -> list[Population]:
+        """A table of the populations: share in the window, mean, covariance, share lost.
+
+        ``channels`` names the coordinates, for gates: ``events.channels``.
+        """
+        return tabulate(labels, channels)
 
     def compare(self, labels: Labels, first: Any = None, second: Any = None) -> list[Difference]:
         """Which populations differ between two groups, with uncertainty; the most certain first.

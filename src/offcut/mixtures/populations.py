@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -78,7 +79,8 @@ class Population:
     """A row of ``model.populations``; arrays by group, in the order of ``labels.group_names``.
 
     ``proportion`` is the share among what passes, ``lost`` the share of the population that the
-    filter takes away; intervals are central 90%.
+    filter takes away; intervals are central 90%. ``channels`` are the names of the mean's
+    coordinates, where they were given.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Population:
     lost: Any
     lost_interval: Any
     certainty: float
+    channels: tuple[str, ...] | None = None
 
 
 @in_float64
@@ -149,8 +152,18 @@ def shares(labels: Labels) -> tuple[np.ndarray, np.ndarray]:
     return within, lost
 
 
-def tabulate(labels: Labels) -> list[Population]:
+def tabulate(labels: Labels, channels: Sequence[str] | None = None) -> list[Population]:
     """A row for each population, the largest first."""
+    d = labels.draws.means.shape[-1]
+    if channels is not None and len(channels) != d:
+        raise SettingsError(f"channels must name {d} coordinates, got {list(channels)}")
+    rows = _tabulated(labels)
+    if channels is None:
+        return rows
+    return [replace(row, channels=tuple(map(str, channels))) for row in rows]
+
+
+def _tabulated(labels: Labels) -> list[Population]:
     within, lost = shares(labels)
     drawn = labels.draws
     rows = []
