@@ -27,7 +27,7 @@ class Draws(NamedTuple):
     means: np.ndarray
     covariances: np.ndarray
     shape: tuple[int, int]  # chains and draws that were used
-    names: tuple[str, ...]  # of the groups
+    names: tuple[str, ...] = ("0",)  # of the groups
 
     @property
     def groups(self) -> int:
