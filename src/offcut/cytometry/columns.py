@@ -87,7 +87,7 @@ def as_column(values: Any, name: str) -> np.ndarray:
     bad = []
     for row, value in enumerate(array.tolist()):
         try:
-            numbers[row] = np.nan if _is_missing(value) else float(value)
+            numbers[row] = np.nan if _is_missing(value) else as_number(value)
         except (TypeError, ValueError):
             bad.append(row)
     if bad:
@@ -97,6 +97,18 @@ def as_column(values: Any, name: str) -> np.ndarray:
             "other columns with channels=[...]"
         )
     return numbers
+
+
+def as_number(value: Any) -> float:
+    """As ``float``; integers beyond its range are infinite, as they are where they are text.
+
+    >>> as_number(-(10**400)), as_number("1e400")
+    (-inf, inf)
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        return -np.inf if value < 0 else np.inf
 
 
 def _is_missing(value: Any) -> bool:

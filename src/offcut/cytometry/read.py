@@ -46,7 +46,8 @@ def read(
         recognised whatever they are called.
     channels : sequence of str or int, optional
         Which, by name in any case (in FCS files $PnN or $PnS) or by number. By default all, except
-        the time of an FCS file. For a plain array with a column for each: their names.
+        the time of an FCS file and names of rows (a first column without a name, as R and pandas
+        write it). For a plain array with a column for each: their names.
     transform : Transform, sequence, or dict by channel, optional
         The scale that the mixture will see; by default the instrument's.
     window : (lower, upper), dict of these by channel, or Box, optional
