@@ -80,6 +80,7 @@ def compare(
 ) -> None:
     """Run the samplers of a model and print effective draws per second, with intervals."""
     from offcut.comparing import compare_samplers
+    from offcut.fitting.comparison_page import comparison_folder, write_comparison
     from offcut.fitting.contenders import chosen_among, contenders
     from offcut.fitting.request import Request
     from offcut.fitting.run import noticed
@@ -99,6 +100,7 @@ def compare(
         found, data, _ = contenders(request)
     chosen = chosen_among(found, samplers)
     largest = parse_budget(budget)
+    folder = None if output is None else comparison_folder(output)
     status = err().status("reading") if not quiet else None
 
     def tell(name: str, repeat: int) -> None:
@@ -117,10 +119,8 @@ def compare(
         if status is not None:
             status.stop()
     _print(result, file, len(data), quiet)
-    if output is not None:
-        from offcut.fitting.comparison_page import write_comparison
-
-        for path in write_comparison(result, output, f"{model} on {file.name}", command_line()):
+    if folder is not None:
+        for path in write_comparison(result, folder, f"{model} on {file.name}", command_line()):
             out().print(f"  {escape(str(path))}", soft_wrap=True)
 
 

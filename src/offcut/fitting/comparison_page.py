@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from offcut.comparing import Comparison, Measured
+from offcut.errors import SettingsError
+from offcut.fitting.manifest import MANIFEST, Manifest
 
+TABLE, PAGE, FIGURES, RATES = "comparison.csv", "report.html", "figures", "rates"
 HEAD = ["sampler", "approximate", "quantity", "ess_per_second", "low_95%", "high_95%", "mean"]
 HEAD += ["mcse", "repeats", "refusal"]
 
@@ -47,31 +51,46 @@ def rows(found: Comparison) -> list[list[Any]]:
     return told
 
 
-def write_comparison(found: Comparison, folder: Path, what: str, command: str) -> list[Path]:
+def comparison_folder(folder: Path) -> Manifest:
+    """Where a comparison goes, refused where it would write over what it did not write."""
+    if folder.exists() and not folder.is_dir():
+        raise SettingsError(f"{folder} is a file; give a directory with -o")
+    manifest = Manifest(folder, "offcut compare")
+    manifest.check_folders(FIGURES)
+    manifest.check_files(TABLE, PAGE, MANIFEST)
+    strangers = manifest.strangers(TABLE, PAGE, f"{FIGURES}/{RATES}.svg")
+    if strangers:
+        raise SettingsError(
+            f"{folder} holds {strangers[0]} already, which offcut compare did not write or which "
+            "was changed since; move it away, or name another directory with -o"
+        )
+    return manifest
+
+
+def write_comparison(found: Comparison, folder: Manifest, what: str, command: str) -> list[Path]:
     """``comparison.csv`` and a page."""
     import matplotlib
 
     matplotlib.use("Agg")
     from offcut.pages import Page
 
-    folder.mkdir(parents=True, exist_ok=True)
-    table = folder / "comparison.csv"
-    with table.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(HEAD)
-        writer.writerows(rows(found))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(HEAD)
+    writer.writerows(rows(found))
+    table = folder.put(TABLE, text.getvalue())
     page = Page(
         f"Samplers compared: {what}",
         lead="Effective draws per CPU-second of the quantity that mixes most slowly, with 95% "
         "intervals over repeated runs.",
-        figures=folder / "figures",
+        figures=lambda name, svg: folder.put(f"{FIGURES}/{name}", svg),
     )
     section = page.section("Which is fastest", "rates")
     ran = found.ran
     if ran:
         section.figure(
             _figure(ran),
-            "rates",
+            RATES,
             "Each line is a 95% interval over repeated runs on this machine; further right is "
             "faster. The scale is logarithmic.",
         )
@@ -94,9 +113,7 @@ def write_comparison(found: Comparison, folder: Path, what: str, command: str) -
     making = page.section("How this was made", "making")
     making.code(command)
     making.machine()
-    path = folder / "report.html"
-    page.write(path)
-    return [table, path]
+    return [table, folder.put(PAGE, page.html())]
 
 
 def shown(one: Measured) -> tuple[str, str, str]:

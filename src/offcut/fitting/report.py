@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from offcut.fitting.folder import Folder
 from offcut.fitting.result import Result, plural
 
 WORLDS = {
@@ -15,18 +16,19 @@ WORLDS = {
 }
 
 
-def write_report(result: Result, path: Path) -> Path:
+def write_report(result: Result, folder: Folder) -> Path:
     """One HTML file with the answer, pictures, tables, and how far to trust it.
 
     Parameters
     ----------
     result : Result
-    path : Path
-        Of the page; pictures go to ``figures`` beside it as well.
+    folder : Folder
+        Gets the page, and its pictures as files as well.
 
     Returns
     -------
     Path
+        Of the page.
     """
     import matplotlib
 
@@ -35,7 +37,7 @@ def write_report(result: Result, path: Path) -> Path:
 
     fit = result.fit
     source = fit.table.path.name
-    page = Page(f"{result.title}: {source}", lead=_lead(result), figures=path.parent / "figures")
+    page = Page(f"{result.title}: {source}", lead=_lead(result), figures=folder.save_figure)
     answer = page.section("The answer", "answer")
     for sentence in result.headline():
         answer.text(sentence)
@@ -48,8 +50,7 @@ def write_report(result: Result, path: Path) -> Path:
     _trust(result, page.section("How far to trust it", "trust"))
     _data(result, page.section("The data", "data"))
     _making(result, page.section("How this was made", "making"))
-    page.write(path)
-    return path
+    return folder.save_report(page.html())
 
 
 def _lead(result: Result) -> str:

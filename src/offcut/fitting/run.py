@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.errors import DataError, ModelError, SettingsError, StartError, TrustWarning
-from offcut.fitting.folder import REPORT, SETTINGS, Folder, slug
+from offcut.fitting.folder import SETTINGS, Folder, slug
 from offcut.fitting.request import Fit, Request, Task
 from offcut.fitting.result import Result
 
@@ -74,7 +73,7 @@ def fit(
         tell("warning", text)
     folder = Folder(output)
     told = {"request": request.told(), "data": _digest(request.file), "versions": _versions()}
-    finished = folder.open(told, resume=resume, overwrite=overwrite)
+    finished = folder.open(told, resume=resume, overwrite=overwrite, groups=task.data)
     made = Fit(request, task, {}, {}, list(heard), command)
     seconds = folder.known().get("seconds", {}) if resume else {}
     files = []
@@ -90,11 +89,10 @@ def fit(
         made.seconds[group] = float(seconds.get(group, float("nan")))
         files.append(folder.posterior_path(group))
     result = results()[request.world](made)
-    shutil.rmtree(output / "figures", ignore_errors=True)
     files += [folder.save_table(name, *sheet) for name, sheet in result.sheets().items()]
     from offcut.fitting.report import write_report
 
-    files.append(write_report(result, output / REPORT))
+    files.append(write_report(result, folder))
     folder.finish({**told, "command": command, "seconds": seconds, "doubts": result.doubts})
     return Outcome(result, [*files, output / SETTINGS], finished)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import xarray as xr
 
+from offcut.files import made, write
 from offcut.pages import runs
 from offcut.pages.hover import Hover
 from offcut.pages.markup import anchor_of, cell, inline, plain
@@ -150,8 +151,9 @@ class Page:
     title : str
     lead : str
         What it is about, in one or two sentences.
-    figures : path, optional
-        A folder that gets each picture as an SVG file as well.
+    figures : path or callable, optional
+        A folder that gets each picture as an SVG file as well; or what is called with the name and
+        the text of each.
 
     Examples
     --------
@@ -163,7 +165,7 @@ class Page:
 
     def __init__(self, title: str, lead: str = "", figures: Any = None) -> None:
         self.title, self.lead = title, lead
-        self.figures = None if figures is None else Path(figures)
+        self.figures = figures if figures is None or callable(figures) else Path(figures)
         self.sections: list[Section] = []
         self._names: set[str] = {"top"}
 
@@ -185,9 +187,10 @@ class Page:
 
     def keep(self, name: str, text: str) -> None:
         """Save a picture beside the page, where there is a folder for it."""
-        if self.figures is not None:
-            self.figures.mkdir(parents=True, exist_ok=True)
-            (self.figures / name).write_text(text, encoding="utf-8")
+        if callable(self.figures):
+            self.figures(name, text)
+        elif self.figures is not None:
+            write(made(self.figures) / name, text)
 
     def contents(self) -> str:
         """Links to all sections."""
@@ -221,11 +224,8 @@ class Page:
     def write(self, path: Any) -> Path:
         """Write the file; it is there whole or not at all."""
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partly = path.with_name(path.name + ".part")
-        partly.write_text(self.html(), encoding="utf-8")
-        partly.replace(path)
-        return path
+        made(path.parent)
+        return write(path, self.html())
 
 
 def _json(data: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 import warnings
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 import offcut
+from offcut.driver.store import forget
 from offcut.pages.runs import processor
 from offcut.reproduction.lengths import Length
 from offcut.result.tree import versions
@@ -142,7 +142,7 @@ class _Clock:
 
     def forget(self) -> None:
         """The run is finished."""
-        shutil.rmtree(self.checkpoint, ignore_errors=True)
+        forget(self.checkpoint)
         self._file.unlink(missing_ok=True)
 
 
