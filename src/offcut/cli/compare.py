@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from offcut.cli import options as o
-from offcut.cli.console import EXIT_CODES, err, out, reported
+from offcut.cli.console import EXIT_CODES, err, out, reported, safe
 from offcut.cli.fitted import command_line
 
 Model = Annotated[
@@ -106,7 +105,7 @@ def compare(
     def tell(name: str, repeat: int) -> None:
         if status is not None:
             doing = "compiling" if repeat < 0 else f"repeat {repeat + 1} of {repeats}"
-            status.update(f"{escape(name)}: {doing}")
+            status.update(f"{safe(name)}: {doing}")
 
     if status is not None:
         status.start()
@@ -121,34 +120,34 @@ def compare(
     _print(result, file, len(data), quiet)
     if folder is not None:
         for path in write_comparison(result, folder, f"{model} on {file.name}", command_line()):
-            out().print(f"  {escape(str(path))}", soft_wrap=True)
+            out().print(f"  {safe(str(path))}", soft_wrap=True)
 
 
 def _print(result: Any, file: Path, count: int, quiet: bool) -> None:
     from offcut.fitting.comparison_page import shown, verdict
 
-    table = Table(title=f"Effective draws per CPU-second, {escape(file.name)} ({count:,} rows)")
+    table = Table(title=f"Effective draws per CPU-second, {safe(file.name)} ({count:,} rows)")
     table.add_column("sampler", no_wrap=True)
     table.add_column("ESS/s (95%)", justify="right")
     for name in ("slowest quantity", "mean ± error", "agreement"):
         table.add_column(name)
     fastest = max(result.ran, key=lambda one: one.rate(one.worst).middle, default=None)
     for one in result.measured:
-        name = escape(one.contender.name)
+        name = safe(one.contender.name)
         if one.contender.approximate:
             name += " [yellow](approximate)[/yellow]"
         if one.refusal:
             table.add_row(name, "[dim]–[/dim]", "[dim]does not fit[/dim]")
             continue
-        cells = [escape(cell) for cell in shown(one)]
+        cells = [safe(cell) for cell in shown(one)]
         told = verdict(result, one)
         colour = "red" if told.startswith("DISAGREES") else "green"
         style = "bold" if one is fastest else None
-        table.add_row(name, *cells, f"[{colour}]{escape(told)}[/{colour}]", style=style)
+        table.add_row(name, *cells, f"[{colour}]{safe(told)}[/{colour}]", style=style)
     out().print(table)
     for one in result.measured:
         if one.refusal:
-            out().print(f"[yellow]{escape(one.contender.name)}[/yellow]: {escape(one.refusal)}")
+            out().print(f"[yellow]{safe(one.contender.name)}[/yellow]: {safe(one.refusal)}")
     if not quiet and result.ran:
         out().print(
             "[dim]One chain a repeat; warm-up and compiling are not counted. Intervals: 95%, over "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import DataError
+from offcut.text import visible
 
 #: How many names or rows an error writes out.
 MOST_LISTED = 20
@@ -139,7 +140,7 @@ def as_groups(labels: Any, rows: int, what: str = "group") -> tuple[np.ndarray, 
 def listed(names: Sequence[str]) -> str:
     """Names with commas, not too many."""
     more = len(names) - MOST_LISTED
-    return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(visible, names[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
 def told_rows(rows: Sequence[int] | np.ndarray) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from offcut.comparing import Comparison, Measured
 from offcut.errors import SettingsError
 from offcut.fitting.manifest import MANIFEST, Manifest
+from offcut.pages.markup import literal
 
 TABLE, PAGE, FIGURES, RATES = "comparison.csv", "report.html", "figures", "rates"
 HEAD = ["sampler", "approximate", "quantity", "ess_per_second", "low_95%", "high_95%", "mean"]
@@ -80,7 +81,7 @@ def write_comparison(found: Comparison, folder: Manifest, what: str, command: st
     writer.writerows(rows(found))
     table = folder.put(TABLE, text.getvalue())
     page = Page(
-        f"Samplers compared: {what}",
+        f"Samplers compared: {literal(what)}",
         lead="Effective draws per CPU-second of the quantity that mixes most slowly, with 95% "
         "intervals over repeated runs.",
         figures=lambda name, svg: folder.put(f"{FIGURES}/{name}", svg),
@@ -98,9 +99,10 @@ def write_comparison(found: Comparison, folder: Manifest, what: str, command: st
         ["sampler", "ESS per second (95%)", "slowest quantity", "mean ± error", "agreement"],
         [
             [
-                one.contender.name + (" (approximate)" if one.contender.approximate else ""),
-                *shown(one),
-                verdict(found, one),
+                literal(one.contender.name)
+                + (" (approximate)" if one.contender.approximate else ""),
+                *map(literal, shown(one)),
+                literal(verdict(found, one)),
             ]
             for one in ran
         ],
@@ -109,7 +111,7 @@ def write_comparison(found: Comparison, folder: Manifest, what: str, command: st
     )
     refused = [one for one in found.measured if one.refusal]
     for one in refused:
-        section.notice(f"{one.contender.name} does not fit: {one.refusal}")
+        section.notice(literal(f"{one.contender.name} does not fit: {one.refusal}"))
     making = page.section("How this was made", "making")
     making.code(command)
     making.machine()
@@ -129,7 +131,7 @@ def _short(number: float) -> str:
 
 
 def _figure(ran: list[Measured]) -> Any:
-    from offcut.plots.style import BLUE, INK, ORANGE, STYLE, pyplot
+    from offcut.plots.style import BLUE, INK, ORANGE, STYLE, pyplot, words
 
     plt = pyplot()
     with plt.rc_context(STYLE):
@@ -140,7 +142,7 @@ def _figure(ran: list[Measured]) -> Any:
             if not np.isnan(rate.low):
                 ax.plot([rate.low, rate.high], [-row] * 2, color=colour, linewidth=2.5)
             ax.plot([rate.middle], [-row], "o", color=colour)
-        ax.set_yticks([-row for row in range(len(ran))], [one.contender.name for one in ran])
+        ax.set_yticks([-row for row in range(len(ran))], [words(one.contender.name) for one in ran])
         ax.tick_params(axis="y", labelcolor=INK, length=0)
         ax.set_xscale("log")
         ax.set_ylim(-len(ran) + 0.4, 0.6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,6 +16,10 @@ from offcut.errors import DataError, ModelError, SettingsError, StartError, Trus
 from offcut.fitting.folder import SETTINGS, Folder, slug
 from offcut.fitting.request import Fit, Request, Task
 from offcut.fitting.result import Result
+from offcut.text import shortened
+
+#: Of a group's name in the names of files; most file systems end at 255 with all that is around it.
+MOST_BYTES = 200
 
 
 @dataclass
@@ -67,7 +72,7 @@ def fit(
     """
     with noticed() as heard:
         task = prepare(request)
-    _check_names(task)
+    check_names(task)
     tell("read", task)
     for text in heard:
         tell("warning", text)
@@ -182,9 +187,18 @@ def noticed() -> Iterator[list[str]]:
         yield heard
 
 
-def _check_names(task: Task) -> None:
-    """Each group needs a file of its own."""
+def check_names(task: Task) -> None:
+    """Each group needs a file of its own, and every name must fit into the report's pictures."""
+    from offcut.plots.style import check_words
+
+    check_words([*task.table.names, *task.table.group_names])
     names = [slug(name).lower() for name in task.data if name]
+    long = [name for name in task.data if len(os.fsencode(slug(name))) > MOST_BYTES]
+    if long:
+        raise DataError(
+            f"the group {shortened(long[0], 40)!r} has a name of {len(long[0]):,} letters, too "
+            "long for the name of a file; rename it"
+        )
     if len(set(names)) < len(names) or not all(names):
         raise DataError(
             f"the groups {', '.join(task.data)} cannot be told apart in names of files; rename "

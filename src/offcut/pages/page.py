@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
@@ -14,7 +13,7 @@ import xarray as xr
 from offcut.files import made, write
 from offcut.pages import runs
 from offcut.pages.hover import Hover
-from offcut.pages.markup import anchor_of, cell, inline, plain
+from offcut.pages.markup import anchor_of, cell, escaped, inline, plain
 from offcut.pages.sphere import sphere_data
 from offcut.pages.svg import as_svg, inlined
 
@@ -56,7 +55,7 @@ class Section:
                 kind = ' class="number"' if is_number else ""
                 if cards and shown:  # one box for all of it, beside its label
                     shown = f"<span>{shown}</span>"
-                entries.append(f'<td{kind} data-label="{html.escape(name)}">{shown}</td>')
+                entries.append(f'<td{kind} data-label="{escaped(plain(name))}">{shown}</td>')
             body.append(f"<tr>{''.join(entries)}</tr>")
         told = f"<caption>{inline(caption)}</caption>" if caption else ""
         style = ' class="cards"' if cards else ""
@@ -106,7 +105,7 @@ class Section:
         """Frames (n, 3, p) on a sphere that the reader turns; circles as from ``model.regions``."""
         name = self.page.own_name(name)
         data = sphere_data(x, modes, ahead, names, axes_names)
-        label = html.escape(f"{plain(caption)} Arrow keys turn it.", quote=True)
+        label = escaped(f"{plain(caption)} Arrow keys turn it.")
         self.parts.append(
             f'<figure id="{name}"><div class="globe"><canvas tabindex="0" role="img" '
             f'aria-label="{label}"></canvas><p class="legend"></p>'
@@ -116,7 +115,7 @@ class Section:
 
     def code(self, text: str) -> None:
         """Text as it is, in a fixed width."""
-        self.parts.append(f'<pre tabindex="0">{html.escape(text)}</pre>')
+        self.parts.append(f'<pre tabindex="0">{escaped(text)}</pre>')
 
     def run(self, name: str, posterior: xr.DataTree, seconds: float | None = None) -> None:
         """The diagnostics of a run: R-hat, ESS, certificate, doubts."""
@@ -213,7 +212,7 @@ class Page:
         return (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{html.escape(self.title)}</title>\n"
+            f"<title>{escaped(plain(self.title))}</title>\n"
             f'<link rel="icon" href="data:,">\n<style>\n{style}</style>\n</head>\n'
             f'<body id="top">\n<header><div><h1>{inline(self.title)}</h1>{lead}</div>'
             '<button id="theme" type="button" title="Colours: as the system, light or dark">'

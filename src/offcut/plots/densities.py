@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Observations in a rug or on a map; more only make a blot.
 MOST_POINTS = 2000
+#: Letters of a legend's entries that fit beside each other.
+MOST_LETTERS = 80
 #: Places at which curves are evaluated, and along each side of a map.
 PLACES, SIDE = 501, 80
 #: A density is shown where its mean is above this share of its peak, and wherever there are data.
@@ -489,14 +491,15 @@ def _thinned(x: np.ndarray) -> np.ndarray:
 
 
 def _legend(ax: Any, entries: Mapping[str, Any]) -> None:
-    """Above the axes, where nothing is drawn."""
+    """Above the axes, where nothing is drawn; below each other where the names are long."""
+    columns = 3 if len(entries) > 2 else len(entries)
     ax.legend(
         list(entries.values()),
         list(entries),
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
         borderaxespad=0.2,
-        ncols=3 if len(entries) > 2 else len(entries),
+        ncols=columns if sum(map(len, entries)) <= MOST_LETTERS else 1,
     )
 
 
