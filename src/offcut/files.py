@@ -7,8 +7,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from offcut.errors import OutputError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 #: What to do about what an operating system says.
 ADVICE = {
@@ -56,4 +60,18 @@ def write(path: Path, content: str | bytes) -> Path:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
             raise
+    return path
+
+
+def save_netcdf(tree: xr.DataTree, path: Path) -> Path:
+    """The same for draws."""
+    part = path.with_name(path.name + ".part")
+    with writing(path):
+        try:
+            tree.to_netcdf(part, engine="h5netcdf")
+            os.replace(part, path)
+        except (OSError, RuntimeError) as error:  # HDF5 has its own words for a full disk
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise error if isinstance(error, OSError) else OSError(str(error)) from error
     return path

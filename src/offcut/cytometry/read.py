@@ -125,7 +125,13 @@ def file_kind(path: Path) -> str:
         raise DataError(f"{path} {kind} (from {Path.cwd()}); give the path of a file")
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     suffix = suffix.lower()
-    if suffix == ".fcs" or is_fcs(path):
+    try:
+        begins_like_fcs = is_fcs(path)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be opened ({error.strerror}); are you allowed to read it?"
+        ) from error
+    if suffix == ".fcs" or begins_like_fcs:
         return ".fcs"
     if suffix != ".h5ad" and suffix not in READERS:
         raise DataError(

@@ -149,8 +149,8 @@ def parquet_frame(path: Path) -> Any:
     needed("pyarrow", f"reading {path.name}")
     try:
         return pandas.read_parquet(path, engine="pyarrow")
-    except (ValueError, OSError) as error:
-        said = str(error).strip().splitlines()[0]
+    except Exception as error:  # a damaged file can fail at any byte
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise DataError(
             f"{path} cannot be read as Parquet ({said}); is it damaged, or of another kind? Write "
             "it again"
@@ -165,9 +165,15 @@ def read_npy(path: Path, channels: Any, group: Any) -> Recorded:
 def stored_array(path: Path) -> np.ndarray:
     """The array of an NPY file."""
     try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        said = str(error).strip().splitlines()[0]
+        # Opened here, because NumPy leaves a file open where it fails.
+        with path.open("rb") as file:
+            array = np.load(file, allow_pickle=False)
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"it is an NPZ file with {', '.join(array.files) or 'nothing'}")
+            return array
+    except Exception as error:  # a damaged file can fail at any byte
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise DataError(
-            f"{path} cannot be read as an array of numbers ({said}); save it with numpy.save"
+            f"{path} cannot be read as an array of numbers ({said}); is it damaged? Save one array "
+            "with numpy.save"
         ) from error

@@ -15,7 +15,7 @@ import xarray as xr
 
 from offcut.driver.store import check_free, forget
 from offcut.errors import DataError, SettingsError
-from offcut.files import writing
+from offcut.files import save_netcdf, writing
 from offcut.fitting.manifest import MANIFEST, Manifest
 
 SETTINGS, REPORT = "settings.json", "report.html"
@@ -161,13 +161,8 @@ class Folder:
     def save_posterior(self, group: str, posterior: xr.DataTree) -> Path:
         """Write the draws whole or not at all; what they overwrite goes now."""
         path = self.posterior_path(group)
-        part = path.with_suffix(".part")
+        part = save_netcdf(posterior, path.with_suffix(".new"))
         try:
-            with writing(path):
-                try:
-                    posterior.to_netcdf(part, engine="h5netcdf")
-                except RuntimeError as error:  # HDF5's own words for a disk that is full
-                    raise OSError(str(error)) from error
             self._forget_earlier()
             return self.manifest.put(path.name, part)
         finally:
@@ -195,7 +190,7 @@ class Folder:
         try:
             with xr.open_datatree(path, engine="h5netcdf") as stored:
                 return stored.load()
-        except (OSError, ValueError) as error:
+        except Exception as error:  # a damaged file can fail at any byte
             raise DataError(
                 f"{path} cannot be read ({error}); start afresh with --overwrite"
             ) from error
