@@ -13,7 +13,8 @@ import pytest
 import xarray as xr
 from cli import CURVE, refused, run, told
 
-from offcut.driver.store import Store, forget
+from offcut.driver.forgetting import forget
+from offcut.driver.store import Store
 from offcut.errors import CheckpointError, SettingsError
 from offcut.fitting.folder import Folder
 from offcut.fitting.manifest import MANIFEST, Manifest
@@ -143,6 +144,17 @@ def test_a_manifest_reaches_nothing_outside(folder, name):
         except SettingsError as error:
             assert "is damaged" in str(error)  # noqa: PT017 - or it does nothing
         assert (folder / "victim").read_text() == "keep me"
+
+
+def test_a_manifest_makes_no_checkpoint_of_other_directories(folder):
+    out = Folder(folder / "out")
+    out.open(REQUEST, resume=False, overwrite=False)
+    (out.path / "mine").mkdir()
+    manifest = json.loads((out.path / MANIFEST).read_text())
+    for name in ("mine", "checkpoint", "checkpoint/a/b"):
+        (out.path / MANIFEST).write_text(json.dumps({**manifest, "checkpoints": [name]}))
+        with pytest.raises(SettingsError, match="no place for a checkpoint"):
+            Folder(out.path)
 
 
 def a_run(folder: Folder) -> None:

@@ -36,9 +36,6 @@ FORMAT = 1
 _MAGIC = b"offcut-segment-1 "
 _SEGMENT = re.compile(r"chain-(\d+)-(draws|state)-(\d+)-(\d+)(?:-(\d+))?\.seg")
 
-#: Every file of a checkpoint.
-_OWN = re.compile(rf"lock|(manifest\.json|budget-\d+\.json|{_SEGMENT.pattern})(\.tmp)?")
-
 
 class Saved:
     """Where a chain stands: phase, steps done in it, its rows so far, and its state's leaves."""
@@ -232,28 +229,3 @@ class Store:
                 return {key: arrays[key] for key in arrays.files}
         except (ValueError, OSError, zipfile.BadZipFile) as error:
             raise CheckpointError(f"{self.path / name} cannot be read: {error}") from error
-
-
-def check_free(path: Path) -> None:
-    """Refuse a checkpoint that a process uses."""
-    if fcntl is None or not (path / "lock").is_file():
-        return
-    with open(path / "lock", "a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise CheckpointError(
-                f"checkpoint {path} is in use by another process; wait for it, or give another path"
-            ) from error
-
-
-def forget(path: Path) -> None:
-    """Remove the files of a checkpoint that nobody uses, and its directory if that empties it."""
-    if path.is_symlink() or not path.is_dir():
-        return
-    check_free(path)
-    for file in path.iterdir():
-        if _OWN.fullmatch(file.name) and not file.is_dir():
-            file.unlink()
-    if not any(path.iterdir()):
-        path.rmdir()

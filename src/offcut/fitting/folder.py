@@ -13,14 +13,14 @@ from typing import Any
 
 import xarray as xr
 
-from offcut.driver.store import check_free, forget
+from offcut.driver.forgetting import check_free, forget
 from offcut.errors import DataError, SettingsError
 from offcut.files import save_netcdf, writing
-from offcut.fitting.manifest import MANIFEST, Manifest
+from offcut.fitting.manifest import CHECKPOINTS, MANIFEST, Manifest
 
 SETTINGS, REPORT = "settings.json", "report.html"
 #: Directories that a fit may write into, and what it may write there.
-TABLES, FIGURES, CHECKPOINTS = "tables", "figures", "checkpoint"
+TABLES, FIGURES = "tables", "figures"
 #: Behind the name of a checkpoint whose run is being overwritten.
 EARLIER = ".earlier"
 INSIDE = (f"{TABLES}/*.csv", f"{FIGURES}/*.svg")
@@ -128,15 +128,25 @@ class Folder:
         manifest = self.manifest
         manifest.earlier = {**manifest.earlier, **manifest.files}
         manifest.files = {}
-        for name in manifest.checkpoints:
-            aside = name if name.endswith(EARLIER) else name + EARLIER
-            if aside != name and (self.path / name).is_dir():
-                forget(self.path / aside)
-                with writing(self.path / aside):
-                    os.replace(self.path / name, self.path / aside)
-        aside = {name.removesuffix(EARLIER) + EARLIER for name in manifest.checkpoints}
-        manifest.checkpoints = sorted(name for name in aside if (self.path / name).is_dir())
+        pairs = {name.removesuffix(EARLIER) for name in manifest.checkpoints}
+        manifest.checkpoints = sorted([*pairs, *(name + EARLIER for name in pairs)])
+        manifest.save()  # whenever the process dies, both are known
+        for name in pairs:
+            if (self.path / name).is_dir():
+                self._set_aside(name)
+        manifest.checkpoints = [n for n in manifest.checkpoints if (self.path / n).is_dir()]
         manifest.save()
+
+    def _set_aside(self, name: str) -> None:
+        path, aside = self.path / name, self.path / (name + EARLIER)
+        forget(aside)
+        if aside.exists():
+            raise SettingsError(
+                f"{aside} holds files that are not of a checkpoint; move them away, or name "
+                "another directory with -o"
+            )
+        with writing(aside):
+            os.replace(path, aside)
 
     def note(self, told: dict[str, Any]) -> None:
         """Write ``settings.json``."""

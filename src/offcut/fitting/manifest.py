@@ -20,6 +20,8 @@ from offcut.files import made, write, writing
 
 MANIFEST = "offcut-manifest.json"
 FORMAT = 1
+#: The directory of checkpoints, each a directory in it.
+CHECKPOINTS = "checkpoint"
 
 
 class Manifest:
@@ -174,6 +176,9 @@ class Manifest:
                 raise ValueError(f"format {found['format']}, not {FORMAT}")
             self.files, self.earlier = _digests(found["files"]), _digests(found["earlier"])
             self.folders, self.checkpoints = _names(found["folders"]), _names(found["checkpoints"])
+            for name in self.checkpoints:
+                if PurePosixPath(name).parent != PurePosixPath(CHECKPOINTS):
+                    raise ValueError(f"{name!r} is no place for a checkpoint")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise SettingsError(
                 f"{path} is damaged ({error}), so it is not known which files are Offcut's; "

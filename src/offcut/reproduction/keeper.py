@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 import offcut
-from offcut.driver.store import forget
+from offcut.driver.forgetting import forget
 from offcut.files import made, save_netcdf, write
 from offcut.pages.runs import processor
 from offcut.reproduction.lengths import Length
