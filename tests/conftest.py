@@ -24,6 +24,7 @@ import pytest
 from kill_me import arrays_of
 
 import offcut
+from offcut import programs
 from offcut.lookout.beyond import not_looked
 
 TESTS = Path(__file__).parent
@@ -71,6 +72,36 @@ def no_looks(request: pytest.FixtureRequest) -> Any:
             "offcut.result.beyond.look_beyond", lambda *_: not_looked("not in these tests")
         )
         yield
+
+
+#: Parts of the library that are in no compiled program.
+HOSTS = ("programs", "driver.chain", "driver.run", "driver.store", "driver.machine", "sampling")
+HOSTS += ("cli", "fitting", "pages", "plots", "reproduction", "result", "cytometry", "files")
+
+
+@pytest.fixture(autouse=True)
+def no_programs_of_patched_code(request: pytest.FixtureRequest) -> Any:
+    """A test that replaces something in the library has programs of its own.
+
+    Equal models share programs; what a test replaces is no part of a model.
+    """
+    if "monkeypatch" not in request.fixturenames:
+        yield
+        return
+    patch, shared = request.getfixturevalue("monkeypatch"), programs.CACHE
+    plain, hosts = patch.setattr, tuple(f"offcut.{name}" for name in HOSTS)
+
+    def setattr_with_own_programs(target: Any, *arguments: Any, **options: Any) -> None:
+        name = getattr(target, "__module__", None) or getattr(target, "__name__", "")
+        name = target if isinstance(target, str) else name
+        compiled = name.startswith("offcut") and not name.startswith(hosts)
+        if compiled and programs.CACHE is shared:
+            programs.CACHE = type(shared)()
+        plain(target, *arguments, **options)
+
+    patch.setattr = setattr_with_own_programs
+    yield
+    programs.CACHE = shared
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 python kill_me.py checkpointed DIRECTORY OUTPUT    the long run, saving all the time
 python kill_me.py pinned DIRECTORY OUTPUT          one core; a whole run, then two interrupts
 python kill_me.py watched                          a run with its progress bar
+python kill_me.py kind DIRECTORY OUTPUT NAME       a run of any kind of model, saved at every step
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 if __name__ == "__main__" and sys.argv[1] == "pinned":
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before JAX counts the cores
@@ -137,6 +139,84 @@ def pinned(directory: Path, output: Path) -> None:
     _save(output, "interrupted", offcut.sample(model, x, checkpoint=directory, **SHORT))
 
 
+class Kind(NamedTuple):
+    """A kind of model with its data, and how it is run."""
+
+    model: Callable[[], Any]
+    data: np.ndarray
+    covariates: Any = None
+    settings: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    restarts: bool = False  # "auto" is made to begin with too small a budget
+
+
+#: Short, because every step is saved; long enough for a kill at any place in it.
+BRIEF = {"draws": 120, "warmup": 60, "chains": 2, "seed": 3, "budget": "auto"}
+_RNG = np.random.default_rng(4)
+_CLOUD = np.abs(_RNG.normal(0.4, 1.0, (25, 2)))
+_LINE = _RNG.beta(2.0, 3.0, 15)
+_FRAMES = np.linalg.qr(_RNG.normal(size=(8, 3, 2)) + 3 * np.eye(3, 2))[0]
+
+
+def kinds() -> dict[str, Kind]:
+    """Every kind of model, by name."""
+    walk = {"kernel": offcut.RandomWalk()}
+    orthant = offcut.regions.Orthant([1, 1])
+
+    def mixture(prior: str) -> Any:
+        return offcut.TruncatedMixture(orthant, 3, dist.Gamma(2, 2), prior=prior)
+
+    def censored() -> Any:
+        return offcut.truncated(
+            {"loc": dist.Normal(0.0, 0.5)},
+            lambda theta: dist.Normal(theta["loc"], 1.0),
+            lambda x: x > 1.0,
+            censored=offcut.Clamped(upper=1.8),
+        )
+
+    return {
+        "covariates": Kind(truncated_regression, *regression_data(), walk),
+        "censored": Kind(censored, np.minimum(observations(), 1.8), None, {"kernel": KERNEL}),
+        "tight budget": Kind(truncated_normal, observations(), None, walk | {"budget": 260}),
+        "restart": Kind(truncated_normal, observations(), None, walk, True),
+        "exchange": Kind(truncated_normal, observations(), None, {"kernel": offcut.Exchange()}),
+        "mixture": Kind(lambda: mixture("latent"), _CLOUD),
+        "mixture in the window": Kind(lambda: mixture("window"), _CLOUD),
+        "frames": Kind(lambda: offcut.MatrixLangevinModel(dist.Gamma(1.0, 0.1)), _FRAMES),
+        "density": Kind(lambda: offcut.GPDensity(basis=8), _LINE),
+        "intensity": Kind(lambda: offcut.GPIntensity((0, 1), basis=8), _LINE),
+        "exact": Kind(lambda: offcut.GPDensity(basis=None, length_scale=1.0, variance=1.0), _LINE),
+    }
+
+
+def run_kind(name: str, checkpoint: Path | None = None) -> Any:
+    """A run of a kind of model, to its end."""
+    from offcut.driver import run
+
+    kind = kinds()[name]
+    decide, most = run.budget_after_warmup, run.MOST_RESTARTS
+    if kind.restarts:
+        run.budget_after_warmup, run.MOST_RESTARTS = lambda rejected, held, n, most: held, 1
+    try:
+        return offcut.sample(
+            kind.model(),
+            kind.data,
+            covariates=kind.covariates,
+            checkpoint=checkpoint,
+            progress=False,
+            **{**BRIEF, **kind.settings},
+        )
+    finally:
+        run.budget_after_warmup, run.MOST_RESTARTS = decide, most
+
+
+def kind(directory: Path, output: Path, name: str) -> None:
+    from offcut.driver import chain
+
+    chain.BLOCK_SECONDS = 0.0
+    chain.Chain._save_interval = lambda chain: 0.0
+    _save(output, "resumed", run_kind(str(name), directory))
+
+
 def watched() -> None:
     offcut.sample(truncated_normal(), observations(), **SHORT)
 
@@ -144,6 +224,5 @@ def watched() -> None:
 if __name__ == "__main__":
     # A job that a shell put into the background ignores Ctrl-C, and so would this child of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    {"checkpointed": checkpointed, "pinned": pinned, "watched": watched}[sys.argv[1]](
-        *map(Path, sys.argv[2:])
-    )
+    modes = {"checkpointed": checkpointed, "pinned": pinned, "watched": watched, "kind": kind}
+    modes[sys.argv[1]](*map(Path, sys.argv[2:]))

@@ -9,7 +9,9 @@ import pytest
 from cli import refused, run, told
 from scipy import stats
 
-from offcut.comparing import Comparison, Contender, Measured
+import offcut
+from offcut.comparing import Comparison, Contender, Measured, compare_samplers
+from offcut.fitting.comparison_page import in_order, rows, verdict
 
 MODELS = """
 import numpy as np, numpyro.distributions as dist, offcut
@@ -22,6 +24,7 @@ heights = offcut.truncated(
 number = 3
 """
 SHORT = ["--draws", "60", "--warmup", "60", "--repeats", "2"]
+SETTLED = ["--draws", "2000", "--warmup", "300", "--repeats", "2"]
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +35,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def made_up(name, rates, mean=0.0, error=0.1, **facts):
+def made_up(name, rates, mean=0.0, error=0.1, trouble="", **facts):
     """Repeats of one second with so many effective draws each."""
     ess = np.array(rates, float)[:, None]
     return Measured(
@@ -42,15 +45,18 @@ def made_up(name, rates, mean=0.0, error=0.1, **facts):
         np.full_like(ess, mean),
         np.full_like(ess, error),
         np.ones(len(ess)),
+        ess.sum(axis=0),
+        np.ones(1),
+        trouble,
     )
 
 
 def test_intervals_are_t_intervals_of_the_logarithm():
     logs = np.array([1.0, 1.2, 0.7, 1.4])
     rate = made_up("one", np.exp(logs)).rate("a")
-    low, high = stats.t.interval(0.95, 3, logs.mean(), stats.sem(logs))
+    low, high = stats.t.interval(0.95, 3, np.log(np.exp(logs).mean()), stats.sem(logs))
     np.testing.assert_allclose([rate.low, rate.high], np.exp([low, high]))
-    assert rate.middle == pytest.approx(np.exp(logs.mean()))
+    assert rate.middle == pytest.approx(np.exp(logs).mean())
     assert np.isnan(made_up("one", [3.0]).rate("a").low)
 
 
@@ -59,8 +65,8 @@ def test_interval_covers_the_rate():
     random = np.random.default_rng(0)
     held = []
     for _ in range(1000):
-        rate = made_up("one", np.exp(5 + 0.4 * random.normal(size=4))).rate("a")
-        held.append(rate.low < np.exp(5) < rate.high)
+        rate = made_up("one", np.exp(5 + 0.2 * random.normal(size=4))).rate("a")
+        held.append(rate.low < np.exp(5 + 0.2**2 / 2) < rate.high)
     assert 0.93 < np.mean(held) < 0.97
 
 
@@ -84,7 +90,7 @@ def test_samplers_that_disagree_are_found():
 
 def test_own_model_from_end_to_end(folder):
     result = run(
-        "compare", "models.py:heights", "x.npy", "--samplers", "hmc,conjugate,direct", *SHORT,
+        "compare", "models.py:heights", "x.npy", "--samplers", "hmc,conjugate,direct", *SETTLED,
         "-o", "out",
     )  # fmt: skip
     assert result.exit_code == 0, told(result)
@@ -154,3 +160,88 @@ def test_worlds(folder):
     mixture = run("compare", "mixture", "t.npy", "--lower", "0", "--components", "3", *SHORT)
     assert mixture.exit_code == 0, told(mixture)
     assert "prior window" in mixture.stdout
+
+
+# Chains that stay in different places.
+
+TWO_MODES = """
+import numpyro.distributions as dist, offcut
+
+model = offcut.truncated(
+    prior={"loc": dist.Normal(0, 3)},
+    base=lambda theta: dist.Normal(theta["loc"] ** 2, 2),
+    inside=lambda x: x > 0,
+)
+"""
+FOUR = np.array([1.0, 2.5, 3.0, 3.5, 4.5, 5.0, 5.5, 7.0])
+
+
+def test_samplers_whose_chains_stick_in_different_modes_come_last_and_are_no_reference(folder):
+    """The sign of ``loc`` is not known: short trajectories never change it, wide steps do."""
+    namespace = {}
+    exec(TWO_MODES, namespace)
+    kernels = {"stuck": offcut.HMC(0.1, 3), "wide": offcut.RandomWalk(2.5)}
+    both = [Contender(name, namespace["model"], kernel) for name, kernel in kernels.items()]
+    found = compare_samplers(both, FOUR, draws=2000, warmup=100, repeats=4, seed=1)
+    stuck, wide = found.measured
+    assert len(set(np.sign(stuck.mean[:, 0]))) == 2, "a void test: all in one mode"
+    # Each chain alone seems to mix well: the rates within chains would put the stuck one first.
+    within = {one.contender.name: (one.ess[:, 0] / one.seconds).min() for one in found.ran}
+    assert within["stuck"] > within["wide"]
+    assert stuck.pooled[0] < 10 < 100 < wide.pooled[0]
+    assert found.ranked == [wide, stuck]
+    assert found.reference() is wide
+    assert not wide.trouble
+    assert verdict(found, stuck).startswith("CHAINS DISAGREE, R-hat 1.")
+    assert np.isnan(found.disagreement(stuck)[0])
+    assert np.isnan(stuck.rate("loc").low)
+
+
+def test_a_chain_that_never_moved_is_marked(folder):
+    namespace = {}
+    exec(TWO_MODES, namespace)
+    kernels = {"still": offcut.RandomWalk(1e6), "wide": offcut.RandomWalk(2.5)}
+    both = [Contender(name, namespace["model"], kernel) for name, kernel in kernels.items()]
+    found = compare_samplers(both, FOUR, draws=300, warmup=10, repeats=2)
+    still = found.measured[0]
+    assert still.pooled[0] <= 2
+    assert verdict(found, still) == "A CHAIN NEVER MOVED"
+    assert found.reference() is not still
+    assert found.ranked[-1] is still
+
+
+def test_where_all_samplers_are_stuck_there_is_no_reference_and_it_says_so(folder):
+    (folder / "two.py").write_text(TWO_MODES)
+    np.save("four.npy", FOUR)
+    run_of = ["--draws", "300", "--warmup", "100", "--repeats", "4", "--seed", "1"]
+    result = run(
+        "compare", "two.py", "four.npy", "--samplers", "hmc,randomwalk", *run_of, "-o", "out"
+    )
+    assert result.exit_code == 0, told(result)
+    text = " ".join(result.stdout.split())
+    assert "there is no reference" in text
+    assert "reference" not in text.replace("there is no reference", "").replace("the reference", "")
+    assert text.count("CHAINS DISAGREE") == 2 or text.count("DISAGREE") == 2
+    page = (folder / "out" / "report.html").read_text("utf-8")
+    assert "there is no reference" in page
+    assert page.count("CHAINS DISAGREE") == 2
+    with open("out/comparison.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            assert row["trouble"].startswith("CHAINS DISAGREE")
+            assert float(row["r_hat"]) > 1.05
+
+
+def test_ranks():
+    slow, quick = made_up("slow", [5, 5]), made_up("quick", [50, 50])
+    stuck = made_up("stuck", [500, 500], trouble="CHAINS DISAGREE, R-hat 2.00 (a)")
+    refused = Measured(Contender("refused", None), refusal="does not fit")
+    found = Comparison([refused, stuck, slow, quick])
+    assert in_order(found) == [quick, slow, stuck, refused]
+    assert [row[0] for row in rows(found)] == ["quick", "slow", "stuck", "refused"]
+    assert found.reference() is quick
+    assert not found.without_reference()
+    assert verdict(found, stuck) == stuck.trouble
+    assert Comparison(
+        [stuck, made_up("also", [5, 5], trouble="A CHAIN NEVER MOVED")]
+    ).without_reference() == [""]
+    assert not Comparison([stuck]).without_reference(), "nothing to compare with anyway"

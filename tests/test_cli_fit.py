@@ -108,7 +108,7 @@ def test_density_of_every_kind_of_file(folder, kind, monkeypatch):
     assert told_settings["versions"]["offcut"] == offcut.__version__
     assert not (folder / "out" / "checkpoint").exists()
     assert {path.name for path in (folder / "out").iterdir()} == {
-        "posterior.nc", "tables", "figures", "report.html", "settings.json",
+        "posterior.nc", "tables", "figures", "report.html", "settings.json", "offcut-manifest.json",
     }  # fmt: skip
 
 

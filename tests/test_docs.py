@@ -1,6 +1,7 @@
 """The code in README and CONTRIBUTING runs as printed; the documentation names and links right.
 
-The examples of the documentation are executed by ``make docs``, not here.
+The examples of the documentation are executed by ``make docs``, not here; that none of them is left
+out there, is tested here.
 """
 
 from __future__ import annotations
@@ -86,3 +87,50 @@ def test_every_page_is_in_the_index():
     listed = set(re.findall(r"^([\w/]+)$", index, re.M))
     pages = {str(p.relative_to(ROOT / "docs").with_suffix("")) for p in PAGES} - {"index"}
     assert pages <= listed
+
+
+#: Fences that hold no code of Python: shell commands, lists of pages, what is included.
+OTHER_FENCES = ("sh", "text", "{toctree}", "{eval-rst}", "{include}", "{literalinclude}")
+
+
+def fences(text):
+    """What stands behind each fence that opens a block, and the block."""
+    return re.findall(r"^(?:```+|~~~+|:::+)([^\n]*)\n(.*?)^(?:```+|~~~+|:::+)$", text, re.S | re.M)
+
+
+def unexecuted(text):
+    """First lines of the blocks of Python that ``make docs`` would only print."""
+    notebook = re.match(r"---\n.*?file_format: mystnb\n.*?---\n", text, re.S)
+    for kind, block in fences(text):
+        words = kind.split() or [""]
+        skipped = re.search(r"skip-execution|remove-cell", block) or not notebook
+        if words[0] not in OTHER_FENCES and (words[0] != "{code-cell}" or skipped):
+            yield f"{kind}: {block.splitlines()[0] if block else ''}"
+    yield from re.findall(r"^>>> .*$", text, re.M)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_every_block_of_python_is_executed(page):
+    """A cell of a page that is a notebook is; everything else is only printed."""
+    assert list(unexecuted(page.read_text())) == []
+
+
+def test_blocks_that_are_only_printed_are_found():
+    head = "---\nfile_format: mystnb\nkernelspec:\n  name: python3\n---\n"
+    cell = "```{code-cell} python\nx = 1\n```\n"
+    assert list(unexecuted(head + cell)) == []
+    for wrong in (
+        cell,
+        head + "```python\nx = 1\n```\n",
+        head + "```\nx = 1\n```\n",
+        head + "```{code-cell} python\n:tags: [skip-execution]\nx = 1\n```\n",
+        head + ">>> x = 1\n",
+    ):
+        assert len(list(unexecuted(wrong))) == 1
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_blocks_of_files_outside_the_documentation_are_python_or_shell(name):
+    """Those of Python are run by the tests above."""
+    kinds = {kind for kind, _ in fences((ROOT / name).read_text())}
+    assert kinds <= {"python", "sh", "text"}

@@ -22,6 +22,8 @@ import offcut
 from offcut.driver import chain as chain_module
 from offcut.driver.run import Settings
 from offcut.errors import MemoryLimitError
+from offcut.programs import blocks_of
+from offcut.sampler import Sampler
 from offcut.sampling import run
 
 SHORT = kill_me.SHORT
@@ -103,9 +105,10 @@ def test_a_second_call_compiles_nothing(truncated_normal: Any, observations: np.
     try:
         offcut.sample(truncated_normal, observations, **SHORT)
         offcut.sample(truncated_normal, observations[::-1], **{**SHORT, "draws": 99, "seed": 6})
-        assert not compiled
         offcut.sample(kill_me.truncated_normal(), observations, **SHORT)
-        assert compiled, "a new model is compiled, and the counter counts"
+        assert not compiled
+        offcut.sample(kill_me.truncated_normal(prior_scale=0.7), observations, **SHORT)
+        assert compiled, "another model is compiled, and the counter counts"
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
 
@@ -113,13 +116,13 @@ def test_a_second_call_compiles_nothing(truncated_normal: Any, observations: np.
 def test_one_program_serves_warmup_sampling_and_all_chains(
     truncated_normal: Any, observations: np.ndarray
 ) -> None:
-    model = kill_me.truncated_normal()
+    model = kill_me.truncated_normal(prior_scale=0.4)
     offcut.sample(model, observations, **SHORT)
     blocks = [
         block.compilations
-        for programs in model.programs.values()
-        if isinstance(programs, dict)
-        for block in programs.values()
+        for sampler in model.programs.values()
+        if isinstance(sampler, Sampler)
+        for block in blocks_of(sampler).values()
     ]
     capacities = [256 * 2**i for i in range(4)]
     assert len(blocks) == 1

@@ -6,6 +6,7 @@ import pytest
 
 from offcut.errors import SettingsError
 from offcut.fitting.region_text import parse_region
+from offcut.fitting.words import parse_frame, parse_limits
 from offcut.regions import Ball, Box, Orthant, Polytope, Shell, Simplex
 
 
@@ -64,3 +65,20 @@ def test_text_that_is_no_expression(text):
 def test_regions_that_cannot_be(text):
     with pytest.raises(SettingsError, match="cannot be"):
         parse_region(text)
+
+
+def test_numbers_of_many_digits():
+    """Refused with words, wherever a text has a number; an infinite limit only on its own side."""
+    for digits in (400, 5000):
+        many = "9" * digits
+        with pytest.raises(SettingsError, match="the region"):
+            parse_region(f"Box({many}, None)")
+        with pytest.raises(SettingsError, match="--frame"):
+            parse_frame(f"{many}x1", 3)
+        with pytest.raises(SettingsError, match="nothing lies above"):
+            parse_limits(many, "--lower", 1)
+        with pytest.raises(SettingsError, match="nothing lies below"):
+            parse_limits(f"-{many}", "--upper", 1)
+        assert parse_limits(many, "--upper", 1) == parse_limits("inf", "--upper", 1) == [None]
+    with pytest.raises(SettingsError, match="--frame"):
+        parse_frame("²x1", 3)

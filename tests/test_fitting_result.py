@@ -50,7 +50,11 @@ def test_directories(tmp_path):
     folder.finish(told)
     assert folder.open(told, resume=True, overwrite=False)
     folder.abandon()
-    assert not folder.path.exists()
+    assert folder.open(told, resume=True, overwrite=False)
+    other = Folder(tmp_path / "deep" / "other")
+    assert not other.open(told, resume=False, overwrite=False)
+    other.abandon()
+    assert not other.path.exists()
     (tmp_path / "posterior.nc").touch()
     with pytest.raises(SettingsError, match=r"holds posterior.nc already"):
         Folder(tmp_path).open(told, resume=False, overwrite=False)

@@ -21,10 +21,12 @@ from offcut.cytometry import (
     distance_square,
     gates,
     membership,
+    overlap,
     read,
     write_gating_ml,
 )
-from offcut.errors import DataError
+from offcut.errors import DataError, TrustWarning
+from offcut.mixtures.populations import Population
 
 CHANNELS = ["CD4", "CD8", "CD3"]
 MEAN = np.array([3.0, 2.0, 4.0])
@@ -253,3 +255,48 @@ def test_the_file_itself(tmp_path: Path) -> None:
 def test_what_gating_ml_cannot_say(tmp_path: Path, drawn: list, scales: Any, says: str) -> None:
     with pytest.raises(DataError, match=says):
         write_gating_ml(tmp_path / "gates.xml", drawn, scales)
+
+
+def populations_of_a_mixture(distance: float, channels: Any = None) -> list[Population]:
+    """Two round populations, the first with three quarters, and one that nothing stands for."""
+    rows = [(0.0, 0.75), (distance, 0.25)]
+    sure = {"lost": 0.1, "lost_interval": (0.0, 0.2), "certainty": 0.9, "channels": channels}
+    made = [
+        Population(
+            f"population {n}", 100, share, (0.2, 0.8), np.array([at, 0.0]), np.eye(2), **sure
+        )
+        for n, (at, share) in enumerate(rows, start=1)
+    ]
+    nothing = np.full(2, np.nan)
+    return [*made, Population("population 3", 2, 0.0, (0.0, 0.0), nothing, np.eye(2), **sure)]
+
+
+def test_populations_of_a_mixture_become_gates() -> None:
+    """As ``model.populations`` returns them; one that no component stands for has no gate."""
+    made = gates(populations_of_a_mixture(20.0))
+    assert [gate.name for gate in made] == ["population 1", "population 2"]
+    assert made[0].channels == ("channel 0", "channel 1")
+    assert made[1].contains([[20.0, 1.0], [0.0, 0.0]]).tolist() == [True, False]
+    assert gates(populations_of_a_mixture(20.0), channels=["a", "b"])[0].channels == ("a", "b")
+    named = populations_of_a_mixture(20.0, ("CD4", "CD8"))
+    assert gates(named, "polygon")[0].channels == ("CD4", "CD8")
+    with pytest.raises(DataError, match=r"model.populations\(labels\), got int"):
+        gates([3])
+
+
+def test_gates_that_share_events_say_so(recwarn: pytest.WarningsRecorder) -> None:
+    """Against the normal distribution: almost all of two populations at one place is in both."""
+    gates(populations_of_a_mixture(20.0))
+    assert not [one for one in recwarn if issubclass(one.category, TrustWarning)]
+    with pytest.warns(TrustWarning, match=r"2 gates hold 1(89|90|91)% of normal populations"):
+        made = gates(populations_of_a_mixture(0.0))
+    points = np.random.default_rng(1).normal(size=(20_000, 2))
+    found = overlap(made, points)
+    assert found.held == pytest.approx(1.9, abs=0.01)
+    assert found.several == pytest.approx(0.95, abs=0.005)
+    assert found.none == pytest.approx(0.05, abs=0.005)
+    assert found.pairs == {("population 1", "population 2"): found.several}
+    with pytest.warns(TrustWarning, match=r"95% lie in more than one \(95% in both 'population 1'"):
+        membership(made, points)
+    with pytest.warns(TrustWarning, match="hold 1"):  # where they lie side by side, too
+        gates(populations_of_a_mixture(1.5))

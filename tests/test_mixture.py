@@ -178,8 +178,8 @@ def test_groups_share_components_and_differ_in_weights():
     labels = model.labels(posterior)
     top = model.compare(labels)[0]
     assert max(top.probability, 1 - top.probability) > 0.95
-    assert "larger in the second" in repr(top)
-    assert model.density(posterior, [[1.0, 1.0]], group=1).shape == (1,)
+    assert "larger in positive" in repr(top)
+    assert model.density(posterior, [[1.0, 1.0]], group="positive").shape == (1,)
     with pytest.raises(SettingsError, match="2 groups"):
         model.density(posterior, [[1.0, 1.0]])
 

@@ -514,7 +514,7 @@ def test_a_fixed_window_ignores_covariates():
     [
         (lambda: ByGroup([]), "at least one window"),
         (lambda: ByGroup(Box(0, 1)), "windows must be a list or a dict, got Box"),
-        (lambda: ByGroup({"a": Box(0, 1)}), "groups are integers, got the key 'a'"),
+        (lambda: ByGroup({0: Box(0, 1), "a": Box(0, 1)}), "all of them names, got the key 'a'"),
         (lambda: ByGroup([Box(0, 1)], group=3), "got int"),
         (lambda: ByGroup([3]), "a region or a function of one point, got int"),
         (lambda: ByGroup([Ball([0, 0], 1), Ball([0], 1)]), "different dimensions"),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ from offcut.errors import DataError, SettingsError
 from offcut.reproduction import PARTS, reproduce
 from offcut.reproduction.approximate import _direction
 from offcut.reproduction.beside import CLOSE, FASTER, OTHER, SAME, SIMULATED, UNKNOWN, Beside, timed
-from offcut.reproduction.chain import Stretch
+from offcut.reproduction.chain import Chain, Stretch
 from offcut.reproduction.frames import by_quadrature, frames_from, most_likely, simulated
 from offcut.reproduction.keeper import Keeper
 from offcut.reproduction.lengths import FULL, QUICK, Length
@@ -27,6 +28,7 @@ from offcut.reproduction.samplers import _nearness, _rate
 from offcut.reproduction.shown import Shown
 from offcut.reproduction.summary_page import write_page
 from offcut.reproduction.workers import PartError, run_all
+from offcut.sampler import OK, Info, Sampler
 
 SHORT = Length(40, 40, 1, 2)
 
@@ -185,6 +187,28 @@ def test_data_that_cannot_be_used_are_refused_before_anything_runs(tmp_path, pro
     with pytest.raises(DataError, match=r"vcg\.csv|no column"):
         reproduce(["vcg"], data=data, output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+class Counting(Sampler):
+    """Counts its sweeps."""
+
+    def prepare(self, data, covariates, kernel):
+        return self, data, {"x": data}
+
+    def start(self, key, data, budget):
+        return jnp.zeros(())
+
+    def step(self, key, state, stage, data):
+        return state + 1, Info({"rejected": jnp.int32(0)}, jnp.int32(OK), None)
+
+    def record(self, state):
+        return {"x": state}
+
+
+def test_measured_draws_are_those_behind_the_sweeps():
+    chain = Chain(Counting(), np.zeros(3), "x", block=4)
+    chain.start()
+    np.testing.assert_array_equal(chain.run(6).draws, np.arange(1.0, 7.0))
 
 
 def test_a_chain_that_stands_still_is_worth_one_draw():

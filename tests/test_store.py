@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import io
 import json
+import os
 import random
 import re
 import shutil
@@ -27,10 +29,10 @@ from conftest import assert_same_draws, contents
 import offcut
 from offcut.driver import chain as chain_module
 from offcut.driver import run as run_module
-from offcut.driver.store import Store
+from offcut.driver.store import Store, _sealed, refuse_in_use
 from offcut.errors import CheckpointError
+from offcut.fitting.folder import Folder
 from offcut.observations import observe
-from offcut.sampling import model_digest
 
 SHORT = kill_me.SHORT
 SEGMENT = re.compile(r"chain-(\d)-(draws|state)-(\d)-(\d+)(?:-(\d+))?\.seg")
@@ -390,12 +392,13 @@ def test_a_missing_state(finished: Path, truncated_normal: Any, observations: np
     ("content", "said"),
     [
         (b"", "manifest.json is damaged"),
-        (b'{"format": 1, "seed"', "manifest.json is damaged"),
+        (b'{"format": 2, "seed"', "manifest.json is damaged"),
         (b"[1, 2]", "manifest.json is damaged"),
         (b"\xff\xfe\x00", "manifest.json is damaged"),
         (b"{}", "manifest.json is damaged"),
-        (b'{"format": 99}', "has checkpoint format 99, this version writes 1"),
-        (b'{"format": 1}', "belongs to another run"),
+        (b'{"format": 99}', "has checkpoint format 99, this version writes 2"),
+        (b'{"format": 2}', "manifest.json is damaged"),
+        (_sealed({"format": 2}), "belongs to another run"),
     ],
 )
 def test_a_damaged_manifest(
@@ -419,12 +422,165 @@ def test_a_missing_manifest(
 def test_a_damaged_budget(tmp_path: Path, truncated_normal: Any, observations: np.ndarray) -> None:
     path = tmp_path / "c"
     resume(path, truncated_normal, observations, budget="auto")
-    (path / "budget-1.json").write_text("{")
+    written = (path / "budget-1.json").read_bytes()
+    told = json.loads(written)
+    del told["checksum"]
+    for content, said in (
+        (b"{", "budget-1.json is damaged .*; nothing was changed"),
+        (written.replace(b'"budget": ', b'"budget": -'), "damaged .its checksum does not match"),
+        (_sealed({**told, "budget": -5}), "the budget -5, which is no number of rejections"),
+        (_sealed({**told, "budget": 5.5}), "the budget 5.5, which is no number of rejections"),
+        (_sealed({**told, "budget": True}), "the budget True, which is no number"),
+        (_sealed({**told, "phase": 2}), "does not belong here: it is of phase 2, and stands for"),
+        (_sealed({**told, "run": "x"}), "does not belong here: it is of run x, and stands for"),
+    ):
+        (path / "budget-1.json").write_bytes(content)
+        assert_refused(
+            path, said, lambda: resume(path, truncated_normal, observations, budget="auto")
+        )
+    (path / "budget-1.json").write_bytes(written)
+    resume(path, truncated_normal, observations, budget="auto")
+
+
+def swap(first: Path, second: Path) -> None:
+    one, other = first.read_bytes(), second.read_bytes()
+    first.write_bytes(other)
+    second.write_bytes(one)
+
+
+@pytest.mark.parametrize("kind", ["draws", "state"])
+def test_segments_swapped_between_chains(
+    finished: Path, truncated_normal: Any, observations: np.ndarray, kind: str
+) -> None:
+    segment = newest(finished, f"chain-0-{kind}-1-*.seg")
+    swap(segment, finished / segment.name.replace("chain-0", "chain-1"))
     assert_refused(
-        path,
-        "budget-1.json is damaged .*; nothing was changed",
-        lambda: resume(path, truncated_normal, observations, budget="auto"),
+        finished,
+        f"{segment.name} does not belong here: it is of chain 1, and stands for chain 0. Nothing",
+        lambda: resume(finished, truncated_normal, observations),
     )
+
+
+def test_segments_swapped_between_places(
+    finished: Path, truncated_normal: Any, observations: np.ndarray
+) -> None:
+    first, second = sorted(finished.glob("chain-0-draws-1-*.seg"))[:2]
+    swap(first, second)
+    assert_refused(
+        finished,
+        r"does not belong here: it is of steps \[\d+, \d+\], and stands for steps ",
+        lambda: resume(finished, truncated_normal, observations),
+    )
+
+
+@pytest.mark.parametrize("kind", ["draws", "state"])
+def test_a_segment_of_another_seed(
+    tmp_path: Path, finished: Path, truncated_normal: Any, observations: np.ndarray, kind: str
+) -> None:
+    other = Store(tmp_path / "other", {"seed": 6})
+    segment = newest(finished, f"chain-0-{kind}-1-*.seg")
+    with np.load(io.BytesIO(segment.read_bytes().split(b"\n", 2)[2])) as arrays:
+        other._write_segment(segment.name, dict(arrays))
+    other.close()
+    shutil.copy(tmp_path / "other" / segment.name, segment)
+    assert_refused(
+        finished,
+        r"does not belong here: it is of run \w+, and stands for run \w+",
+        lambda: resume(finished, truncated_normal, observations),
+    )
+
+
+@pytest.mark.parametrize("name", ["lock", "manifest.json", "chain-0-state", "chain-0-draws"])
+def test_a_directory_in_place_of_a_file(
+    finished: Path, truncated_normal: Any, observations: np.ndarray, name: str
+) -> None:
+    file = newest(finished, f"{name}*")
+    file.unlink()
+    file.mkdir()
+    assert_refused(
+        finished,
+        f"checkpoint: could not (open|read) .*{file.name} .* a directory stands where a file",
+        lambda: resume(finished, truncated_normal, observations),
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (
+            errno.ENOSPC,
+            r"No space left on device\); the disk is full: make room, and the same",
+        ),
+        (errno.EROFS, r"Read-only file system\); nothing can be written there: give a path"),
+        (errno.EACCES, r"Permission denied\); permission is missing"),
+        (errno.EIO, r"Input/output error\); look at the disk"),
+    ],
+)
+def test_what_the_disk_refuses_is_said_and_the_run_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str
+) -> None:
+    store = Store(tmp_path / "c", {})
+    rows, state = {"stat:rejected": np.arange(10)}, [np.float64(1.0)]
+    store.save(0, 1, 0, 10, rows, state)
+
+    def refused(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("offcut.driver.store.os.fsync", refused)
+        with pytest.raises(CheckpointError, match=r"could not write .*chain-0-draws.*" + said):
+            store.save(0, 1, 10, 20, rows, state)
+    assert store.load(0).done == 10
+    store.save(0, 1, 10, 20, rows, state)
+    assert store.load(0).done == 20
+    store.close()
+
+
+def test_a_path_below_a_file(
+    tmp_path: Path, truncated_normal: Any, observations: np.ndarray
+) -> None:
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(CheckpointError, match=r"could not make .*file/c .*; a file stands where"):
+        resume(tmp_path / "file" / "c", truncated_normal, observations)
+
+
+def test_a_run_whose_checkpoint_was_cleared_stops_and_writes_nothing(tmp_path: Path) -> None:
+    """Another run took its place meanwhile, with the same name and another lock."""
+    path = tmp_path / "c"
+    rows, state = {"stat:rejected": np.arange(10)}, [np.float64(1.0)]
+    first = Store(path, {"seed": 1})
+    first.save(0, 1, 0, 10, rows, state)
+    with pytest.raises(CheckpointError, match="is in use by another process"):
+        refuse_in_use(tmp_path)
+    shutil.rmtree(path)
+    with pytest.raises(CheckpointError, match="removed or replaced by another run while this one"):
+        first.save(0, 1, 10, 20, rows, state)
+    assert not path.exists()
+    second = Store(path, {"seed": 2})
+    before = contents(path)
+    with pytest.raises(CheckpointError, match="removed or replaced by another run while this one"):
+        first.save(0, 1, 10, 20, rows, state)
+    with pytest.raises(CheckpointError, match="removed or replaced"):
+        first.note_budget(1, 5)
+    assert contents(path) == before
+    first.close()
+    second.save(0, 1, 0, 10, rows, state)
+    second.close()
+    refuse_in_use(tmp_path)
+
+
+def test_overwriting_a_live_fit_is_refused(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "fit")
+    told = {"request": {"family": "normal"}, "data": "x", "versions": {}}
+    folder.open(told, resume=False, overwrite=False)
+    live = Store(folder.checkpoint(""), {"seed": 1})
+    before = contents(tmp_path)
+    with pytest.raises(CheckpointError, match="is in use by another process"):
+        Folder(tmp_path / "fit").open(told, resume=False, overwrite=True)
+    assert contents(tmp_path) == before
+    live.close()
+    Folder(tmp_path / "fit").open(told, resume=False, overwrite=True)
+    assert not folder.checkpoint("").exists()
 
 
 @pytest.mark.parametrize("name", ["thesis.tex", "notes.tmp", "chain-0-state-0-5.seg"])
@@ -505,11 +661,12 @@ class Trap:
 
 
 def forge(file: Path, arrays: dict[str, Any]) -> None:
-    """A segment with a right checksum."""
+    """A segment with a right checksum, in the place of another."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
-    file.write_bytes(b"offcut-segment-1 " + digest.encode() + b"\n" + buffer.getvalue())
+    content = file.read_bytes().split(b"\n", 2)[1] + b"\n" + buffer.getvalue()
+    digest = hashlib.sha256(content).hexdigest()
+    file.write_bytes(b"offcut-segment-2 " + digest.encode() + b"\n" + content)
 
 
 @pytest.mark.parametrize("kind", ["draws", "state"])
@@ -521,7 +678,7 @@ def test_a_pickle_with_a_right_checksum_is_not_executed(
     trap[0] = Trap()
     forge(file, {"leaf0": trap, "draw:loc": trap})
     with pytest.raises(pytest.fail.Exception, match="executed"):  # the trap is a real one
-        np.load(io.BytesIO(file.read_bytes().split(b"\n", 1)[1]), allow_pickle=True)["leaf0"]
+        np.load(io.BytesIO(file.read_bytes().split(b"\n", 2)[2]), allow_pickle=True)["leaf0"]
     assert_refused(
         finished,
         f"{file.name} cannot be read: .*allow_pickle",
@@ -534,7 +691,7 @@ def test_a_forgery_of_plain_numbers_is_read(
 ) -> None:
     """So the refusal above is about the pickle, not about the forging."""
     file = newest(finished, "chain-0-draws-1-*.seg")
-    with np.load(io.BytesIO(file.read_bytes().split(b"\n", 1)[1])) as arrays:
+    with np.load(io.BytesIO(file.read_bytes().split(b"\n", 2)[2])) as arrays:
         forged = {
             name: values + 1 if name == "draw:loc" else values for name, values in arrays.items()
         }
@@ -561,7 +718,7 @@ def test_the_identity_of_a_model_sees_constants_inside_and_exact_updates():
         )
         with jax.enable_x64(True):
             arrays, _, _ = observe(model, np.array([0.1, 0.2]), None)
-            return model_digest(model, arrays)
+            return model.identify((), arrays.points)
 
     same = digest([0.5, 1.0], 1.0)
     assert digest([0.5, 1.0], 1.0) == same

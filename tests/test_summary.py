@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import arviz_stats
+import jax
 import kill_me
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 import xarray as xr
 
@@ -16,6 +18,7 @@ import offcut
 from offcut.errors import TrustWarning
 from offcut.result.advice import warn_of_trouble
 from offcut.result.diagnostics import r_hat
+from offcut.sampling import prepare
 
 
 def changed(tree: Any, **attrs: Any) -> xr.DataTree:
@@ -265,3 +268,61 @@ def test_arviz_takes_it(short_run: Any) -> None:
     table = arviz_stats.summary(short_run)
     assert list(table.index) == ["loc"]
     assert float(arviz_stats.ess(short_run)["loc"]) > 1
+
+
+def test_a_chain_that_never_moved_is_said(calm: xr.DataTree) -> None:
+    moving = calm["posterior"]["loc"].values
+    assert not any("never moved" in line for line in offcut.summary(calm).trouble)
+    for stuck, said in (({1}, "loc never moved in chain 1:"), ({0, 2}, "in chains 0, 2:")):
+        values = np.array([moving[c] * 0 + c if c in stuck else moving[c] for c in range(3)])
+        report = offcut.summary(with_loc(calm, values))
+        assert said in "\n".join(report.trouble)
+        assert report.table["loc"]["ess"] == 1
+        assert report.table["loc"]["r_hat"] == np.inf
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+def test_a_run_that_never_moved_is_said(calm: xr.DataTree, chains: int) -> None:
+    """All chains at one place: R-hat used to be 1 and every draw effective."""
+    stuck = with_stat(with_loc(calm, 0.7), "diverging", True).isel(chain=slice(chains))
+    stuck["posterior"]["loc"].attrs["constant"] = np.array([0])
+    report = offcut.summary(stuck)
+    together = "\n".join(report.trouble)
+    assert "loc never moved in any chain: one value in all 150 draws" in together
+    assert "the density is zero or NaN" in together
+    assert "step size" not in together
+    assert report.table["loc"]["r_hat"] == np.inf
+
+
+def test_what_is_fixed_or_computed_may_stand_still(calm: xr.DataTree) -> None:
+    more = calm.copy(deep=True)
+    group = more["posterior"].to_dataset()
+    matrix = np.broadcast_to(np.eye(2), (3, 150, 2, 2)).copy()
+    matrix[..., 1, 0] = group["loc"].values
+    group["factor"] = (("chain", "draw", "row", "column"), matrix)
+    group["fixed"] = group["loc"] * 0 + 2.0
+    more["posterior"].dataset = group
+    assert not any("never moved" in line for line in offcut.summary(more).trouble)
+    # In one chain it could be either; a model that knows says so.
+    one = more.isel(chain=slice(1))
+    assert not any("never moved" in line for line in offcut.summary(one).trouble)
+    one["posterior"]["factor"].attrs["constant"] = np.array([0, 1, 0, 1])
+    lines = [line for line in offcut.summary(one).trouble if "never moved" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("factor[0, 0] never moved in any chain")
+    one["posterior"]["factor"].attrs["derived"] = 1
+    assert not any("never moved" in line for line in offcut.summary(one).trouble)
+
+
+def test_entries_that_no_theta_changes_are_known() -> None:
+    model = offcut.truncated(
+        prior={"root": dist.LKJCholesky(2, 1.0), "loc": dist.Normal(0, 1), "scale": 2.0},
+        base=lambda theta: dist.MultivariateNormal(theta["loc"], scale_tril=theta["root"]),
+        inside=lambda x: x[0] > 0,
+    )
+    with jax.enable_x64(True):
+        sampler, _, _ = prepare(model, np.ones((3, 2)), None, offcut.NUTS())
+        marks = sampler.variables()
+    assert marks["root"].constant == (True, True, False, False)
+    assert marks["loc"].constant == (False,)
+    assert marks["scale"].derived

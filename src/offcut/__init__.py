@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from offcut.forks import refuse_fork
+
 __version__ = "0.1.0"
 
 # Name -> module; imported on first use, so that ``import offcut`` stays light.
@@ -120,6 +122,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'offcut' has no attribute {name!r}")
+    refuse_fork()  # importing computes already
     module = import_module(home)
     value = getattr(module, name, module)  # plots, regions and others are modules themselves
     globals()[name] = value

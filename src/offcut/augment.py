@@ -60,6 +60,7 @@ def augment(
     like = point_like(model, trees)
     layout = Layout.of(int(n), point_size(like), covariates is not None)
     theta = model.prior.completed(theta)
+    model.identify(trees)
 
     def whole_run(key: Any, theta: Any, data: Any, buffer: Any, limit: Any) -> Any:
         return run_algorithm_1(model, layout, key, theta, data, buffer, limit, keep_accepted=True)
@@ -75,7 +76,7 @@ def augment(
             empty_rejected(layout, like, capacity),
             jnp.int32(MOST_REJECTED),
         )
-        refuse_broken(theta, run.worst)
+        refuse_broken(model, theta, run.worst)
         count = int(run.rejected.count)
         if count <= capacity:
             break

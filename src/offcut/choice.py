@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-
 from offcut.augmentation.layout import Layout
 from offcut.conjugate import Match, NoMatch, match
 from offcut.conjugate_sweep import ConjugateSampler
@@ -18,6 +16,7 @@ from offcut.model_sampler import ModelSampler
 from offcut.models.rejection import RejectionModel
 from offcut.observations import as_covariates, count_rows, point_like
 from offcut.precision import in_float64
+from offcut.programs import kept_sampler
 from offcut.sweep import AugmentedSampler
 
 NAMED = "offcut.NUTS(), HMC(), RandomWalk(), Exchange(), PseudoMarginal(), Conjugate() or Direct()"
@@ -61,6 +60,7 @@ def kernel_for(model: RejectionModel, *, covariates: Any = None) -> KernelChoice
     if covariates is not None:
         trees = as_covariates(covariates, count_rows(covariates, "covariates"))
     point_like(model, trees)  # says what is wrong where the model does not run, say without them
+    model.identify(trees)
     found = find_conjugate(model, trees)
     if isinstance(found, Match):
         return KernelChoice(Conjugate(), found.description)
@@ -68,26 +68,24 @@ def kernel_for(model: RejectionModel, *, covariates: Any = None) -> KernelChoice
 
 
 def find_conjugate(model: RejectionModel, covariates: tuple) -> Match | NoMatch:
-    """The conjugate update of a model, looked for once."""
-    shapes = jax.tree.map(lambda a: (a.shape[1:], str(a.dtype)), covariates)
-    name = ("conjugate", repr(shapes))
-    if name not in model.programs:
-        model.programs[name] = match(model, covariates)
-    return model.programs[name]
+    """The conjugate update of an identified model, looked for once."""
+    return model.programs.kept("conjugate", lambda: match(model, covariates))
 
 
 def build_sampler(
     model: RejectionModel, layout: Layout, kernel: Any, covariates: tuple
 ) -> ModelSampler:
-    """The sampler for a kernel (None: the best that fits), made once for each data shape."""
+    """The sampler of an identified model for a kernel (None: the best that fits), made once for
+    each data shape.
+    """
     if kernel is None:
         found = find_conjugate(model, covariates)
         kernel = Conjugate() if isinstance(found, Match) else NUTS()
     if isinstance(kernel, type) or not hasattr(kernel, "given_rejections"):
         hint = " (an instance, with parentheses)" if isinstance(kernel, type) else ""
         raise SettingsError(f"kernel must be one of {NAMED}{hint}, got {kernel!r}")
-    sampler = model.programs.get((kernel, layout))
-    if sampler is None:
+
+    def make() -> ModelSampler:
         if isinstance(kernel, Conjugate):
             found = find_conjugate(model, covariates)
             if isinstance(found, NoMatch):
@@ -95,12 +93,11 @@ def build_sampler(
                     f"Conjugate() does not fit this model: {found.reason}. Leave kernel out, and "
                     "NUTS is used"
                 )
-            sampler = ConjugateSampler(model, layout, kernel, found)
-        elif isinstance(kernel, Direct):
-            sampler = DirectSampler(model, layout, kernel, covariates)
-        elif kernel.given_rejections:
-            sampler = AugmentedSampler(model, layout, kernel)
-        else:
-            sampler = kernel.build(model, layout)
-        model.programs[(kernel, layout)] = sampler
-    return sampler
+            return ConjugateSampler(model, layout, kernel, found)
+        if isinstance(kernel, Direct):
+            return DirectSampler(model, layout, kernel, covariates)
+        if kernel.given_rejections:
+            return AugmentedSampler(model, layout, kernel)
+        return kernel.build(model, layout)
+
+    return kept_sampler(model.programs.identity, (kernel, layout), make)

@@ -1,38 +1,50 @@
 """``compare_samplers``: effective draws per CPU-second of several samplers, with intervals.
 
-Each repeat is one chain with a seed of its own. Programs are compiled before anything is timed, and
-the clock runs during the draws only, not during warm-up. The interval of a rate is a
-t-interval of its logarithm over the repeats: it says how far repeats on this machine differ.
+Each repeat is one chain with a seed of its own; all repeats of a sampler have one budget, as the
+chains of a run have. Programs are compiled before anything is timed, and the clock runs during the
+draws only, not during warm-up.
+
+Effective draws are those of all repeats together, so that chains which stay in different places
+count for little however well each seems to mix. Where chains disagree (R-hat) or one never moved,
+a rate means nothing: the sampler is marked, comes last, and is no reference for others. The
+interval of a rate is a t-interval of its logarithm over the repeats: it says how far repeats on
+this machine differ.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import stats
-from threadpoolctl import threadpool_limits
 
-from offcut.budget import certify, warmup_budget
+from offcut.budget import effective_size, warmup_budget
 from offcut.driver.chain import Chain, Phase, most_in_memory
+from offcut.driver.machine import one_blas_thread
 from offcut.driver.progress import Progress
 from offcut.driver.run import Drawn, Settings, after_warmup, collect, make_chains
 from offcut.errors import OffcutError, SettingsError
 from offcut.kernels.tuning import warmup_schedule
 from offcut.precision import in_float64
-from offcut.result.diagnostics import Table, parameter_table
-from offcut.result.tree import make_tree
+from offcut.programs import blocks_of
+from offcut.result.advice import R_HAT_LIMIT
+from offcut.result.diagnostics import MOST_PARAMETERS, r_hat
 from offcut.sampling import prepare
 
 #: Draws of the run that compiles.
 REHEARSED = 20
 #: A repeat in which something was compiled is timed again, so often.
 MOST_AGAIN = 3
+
+#: Draws (repeat, draw) of every quantity.
+Series = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,11 @@ def rate_of(repeats: Any) -> Rate:
 
 @dataclass
 class Measured:
-    """What was measured of one contender; arrays are (repeat, quantity)."""
+    """What was measured of one contender; arrays are (repeat, quantity).
+
+    ``pooled`` and ``r_hat`` are (quantity,), of all repeats together. ``trouble`` says in a few
+    words why the repeats cannot all be right, if so.
+    """
 
     contender: Contender
     quantities: list[str] = field(default_factory=list)
@@ -92,17 +108,27 @@ class Measured:
     mean: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     mcse: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     seconds: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    pooled: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    r_hat: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    trouble: str = ""
     refusal: str = ""
 
     def rate(self, quantity: str) -> Rate:
-        """Of one quantity."""
-        return rate_of(self.ess[:, self.quantities.index(quantity)] / self.seconds)
+        """Of one quantity: effective draws of all repeats together, by their CPU-seconds.
+
+        Repeats that disagree have no interval: what differs between them is not their speed.
+        """
+        place = self.quantities.index(quantity)
+        middle = float(self.pooled[place] / self.seconds.sum())
+        if self.trouble:
+            return Rate(middle, float("nan"), float("nan"))
+        apart = rate_of(self.ess[:, place] / self.seconds)
+        return Rate(middle, middle * apart.low / apart.middle, middle * apart.high / apart.middle)
 
     @property
     def worst(self) -> str:
         """The quantity that mixes most slowly."""
-        with np.errstate(divide="ignore"):
-            return self.quantities[int(np.log(self.ess).mean(axis=0).argmin())]
+        return self.quantities[int(self.pooled.argmin())]
 
     def estimate(self, quantity: str) -> tuple[float, float]:
         """Posterior mean and its Monte Carlo error.
@@ -127,13 +153,18 @@ class Comparison:
         """Contenders that were not refused."""
         return [one for one in self.measured if not one.refusal]
 
+    @property
+    def ranked(self) -> list[Measured]:
+        """Contenders that ran, the fastest first; last those whose chains disagree."""
+        return sorted(self.ran, key=lambda one: (bool(one.trouble), -one.rate(one.worst).middle))
+
     def disagreement(self, one: Measured) -> tuple[float, str]:
         """Largest |z| between this contender's means and those of the best exact one, and of what.
 
-        NaN where there is none to compare with.
+        NaN where there is none to compare with, and where its own chains disagree.
         """
         reference = self.reference(one.contender.target)
-        if reference is None or reference is one:
+        if reference is None or reference is one or one.trouble:
             return float("nan"), ""
         found = {}
         for quantity in one.quantities:
@@ -144,13 +175,19 @@ class Comparison:
         return float(found[largest]), largest
 
     def reference(self, target: str = "") -> Measured | None:
-        """The exact contender with the smallest errors."""
+        """The exact contender with the most effective draws, of those whose chains agree."""
         exact = [
             one
             for one in self.ran
-            if one.contender.target == target and not one.contender.approximate
+            if one.contender.target == target and not one.contender.approximate and not one.trouble
         ]
-        return max(exact, key=lambda one: float(one.ess.mean(axis=0).min()), default=None)
+        return max(exact, key=lambda one: float(one.pooled.min()), default=None)
+
+    def without_reference(self) -> list[str]:
+        """Targets of which several samplers ran, and none whose chains agree is exact."""
+        targets = [one.contender.target for one in self.ran]
+        several = [target for target in dict.fromkeys(targets) if targets.count(target) > 1]
+        return [target for target in several if self.reference(target) is None]
 
     def limit(self) -> float:
         """What |z| stays below in 99.9% of comparisons of samplers that agree."""
@@ -213,7 +250,7 @@ def compare_samplers(
     """
     if repeats < 1:
         raise SettingsError(f"repeats must be at least 1, got {repeats}")
-    measured, tables = [], []
+    measured, drawn = [], []
     for contender in contenders:
         one = Measured(contender)
         try:
@@ -222,33 +259,56 @@ def compare_samplers(
             )
             tell(contender.name, -1)
             runs.rehearse()
-            found = []
-            for repeat in range(repeats):
-                tell(contender.name, repeat)
-                found.append(runs.timed(seed + repeat))
-            one.seconds = np.array([seconds for seconds, _ in found])
-            tables.append((one, [table for _, table in found]))
+            one.seconds, series = runs.timed(repeats, partial(tell, contender.name))
+            drawn.append((one, series))
         except OffcutError as error:
             one.refusal = str(error)
         measured.append(one)
-    names = _shared([rows[0] for _, rows in tables], quantity)
-    for one, rows in tables:
-        one.quantities = names
-        one.ess, one.mean, one.mcse, sd = (
-            np.array([[row[name][key] for name in names] for row in rows])
-            for key in ("ess", "mean", "mcse", "sd")
-        )
-        one.ess = np.where(sd > 0, one.ess, 1.0)  # a chain that stood still is worth one draw
+    # What moves in no run is no parameter.
+    moving = {name for _, series in drawn for name, values in series.items() if np.ptp(values) > 0}
+    names = _shared([series for _, series in drawn], moving, quantity)
+    for one, series in drawn:
+        _judge(one, {name: values for name, values in series.items() if name in moving}, names)
     return Comparison(measured)
 
 
-def _shared(tables: list[Table], quantity: str | None) -> list[str]:
-    """Quantities that all tables have, or those asked for."""
+def _judge(one: Measured, series: Series, names: list[str]) -> None:
+    """Fill in what the draws say of ``names``, and whether the repeats agree in everything."""
+    one.quantities = names
+    chosen = [series[name] for name in names]
+    one.mean = np.array([values.mean(axis=1) for values in chosen]).T
+    one.ess = np.array([[_worth(chain[None]) for chain in values] for values in chosen]).T
+    spread = np.array([values.std(axis=1) for values in chosen]).T
+    one.mcse = spread / np.sqrt(one.ess)
+    one.pooled = np.array([_worth(values, "bulk") for values in chosen])
+    found = {name: r_hat(values) for name, values in series.items()}
+    one.r_hat = np.array([found[name] for name in names])
+    moved = np.array([np.ptp(values, axis=1) > 0 for values in series.values()])
+    still = [name for name, values in series.items() if np.ptp(values) == 0]
+    # Not a number is no agreement either: there were too few draws to tell.
+    apart = [name for name, value in found.items() if not value <= R_HAT_LIMIT]
+    if not moved.any(axis=0).all():
+        one.trouble = "A CHAIN NEVER MOVED"
+    elif still:  # though it moves in other samplers' runs
+        one.trouble = f"NEVER MOVED: {still[0]}"
+    elif apart:
+        furthest = max(apart, key=lambda name: np.nan_to_num(found[name], nan=np.inf))
+        one.trouble = f"CHAINS DISAGREE, R-hat {found[furthest]:.2f} ({furthest})"
+
+
+def _worth(series: np.ndarray, method: str = "mean") -> float:
+    """Effective draws; a chain that stood still is worth one."""
+    if np.all(series == series[:, :1]):
+        return float(len(series))
+    return effective_size(series, method)
+
+
+def _shared(tables: list[Series], moving: set[str], quantity: str | None) -> list[str]:
+    """Quantities that all tables have and that move, or those asked for."""
     if not tables:
         return []
     common = [name for name in tables[0] if all(name in table for table in tables)]
-    # What moves in no run is no parameter.
-    common = [name for name in common if any(table[name]["sd"] > 0 for table in tables)]
+    common = [name for name in common if name in moving]
     if quantity is not None:
         chosen = [name for name in common if name == quantity or name.startswith(f"{quantity}[")]
         if not chosen:
@@ -263,7 +323,7 @@ def _shared(tables: list[Table], quantity: str | None) -> list[str]:
 
 
 class _Runs:
-    """Runs of one contender, one chain each."""
+    """Repeats of one contender, one chain each."""
 
     def __init__(
         self, contender: Contender, data: Any, covariates: Any, settings: Settings
@@ -272,58 +332,79 @@ class _Runs:
         self.sampler, self.arrays, self.observed = prepare(
             contender.model, data, covariates, contender.kernel
         )
-        self.programs = contender.model.programs.setdefault(self.sampler, {})
+        self.programs = blocks_of(self.sampler)
         self.n = next(iter(self.observed.values())).shape[0]
 
     def rehearse(self) -> None:
         """Compile."""
-        self._run(self.settings._replace(draws=min(REHEARSED, self.settings.draws)))
+        chain = self._warmed(self.settings.seed)
+        self._timed(chain, min(REHEARSED, self.settings.draws), self._budget([chain]))
 
-    def timed(self, seed: int) -> tuple[float, Table]:
-        """CPU-seconds of the draws of one chain, and its table of parameters."""
-        settings = self.settings._replace(seed=seed)
-        for _ in range(MOST_AGAIN):
-            before = self._compiled()
-            seconds, drawn = self._run(settings)
-            if self._compiled() == before:
-                break
-        facts = {
-            "kernel": self.sampler.kernel_name,
-            "draws_rejections": int(self.sampler.draws_rejections),
-        }
-        certificate = certify(
-            drawn.stats, drawn.budget, self.sampler.draws_rejections, self.sampler.redraws
-        )
-        tree = make_tree(
-            drawn, self.observed, certificate, settings, facts, self.sampler.variables()
-        )
-        return seconds, parameter_table(tree)
-
-    def _run(self, settings: Settings) -> tuple[float, Drawn]:
-        """One chain in this thread, as ``run_chains`` would run it; only its draws are timed.
+    def timed(self, repeats: int, tell: Callable[[int], None]) -> tuple[np.ndarray, Series]:
+        """CPU-seconds of the draws of each repeat, and all draws.
 
         A budget that turns out tight is not grown: the restart would be part of no rate.
         """
-        schedule = warmup_schedule(settings.warmup)
-        never, first = threading.Event(), warmup_budget(settings.budget, self.n)
-        with threadpool_limits(limits=1, user_api="blas"), Progress(1, False) as silent:
-            chains = make_chains(
+        seconds, chains = [], []
+        for repeat in range(repeats):
+            tell(repeat)
+            chains.append(self._warmed(self.settings.seed + repeat))
+        budget = self._budget(chains)
+        for repeat in range(repeats):
+            tell(repeat)
+            for attempt in range(MOST_AGAIN):
+                if attempt:
+                    chains[repeat] = self._warmed(self.settings.seed + repeat)
+                before = self._compiled()
+                spent = self._timed(chains[repeat], self.settings.draws, budget)
+                if self._compiled() == before:
+                    break
+            seconds.append(spent)
+        drawn = collect(chains, budget, 0, False)
+        return np.array(seconds), dict(itertools.islice(self._series(drawn), MOST_PARAMETERS))
+
+    def _warmed(self, seed: int) -> Chain:
+        """A chain after its warm-up, as ``run_chains`` would run it, in this thread."""
+        settings = self.settings._replace(seed=seed)
+        with one_blas_thread(), Progress(1, False) as silent:
+            first = warmup_budget(settings.budget, self.n)
+            (chain,) = make_chains(
                 self.sampler, self.arrays, settings, first, None, silent, self.programs
             )
-            most = most_in_memory(self.sampler, chains[0].state)
-            first = warmup_budget(settings.budget, self.n, most)
-            self._advance(chains[0], Phase(0, settings.warmup, first, schedule), never)
-            budget = after_warmup(chains, settings, None, self.n, most)
+            first = warmup_budget(settings.budget, self.n, self._most(chain))
+            schedule = warmup_schedule(settings.warmup)
+            self._advance(chain, Phase(0, settings.warmup, first, schedule))
+        return chain
+
+    def _budget(self, chains: list[Chain]) -> int | None:
+        return after_warmup(chains, self.settings, None, self.n, self._most(chains[0]))
+
+    def _most(self, chain: Chain) -> int:
+        return most_in_memory(self.sampler, chain.state)
+
+    def _timed(self, chain: Chain, draws: int, budget: int | None) -> float:
+        """CPU-seconds of the draws of a chain after warm-up."""
+        with one_blas_thread():
             started = time.process_time()
-            self._advance(chains[0], Phase(1, settings.draws, budget, None, 1), never)
+            self._advance(chain, Phase(1, draws, budget, None, 1))
             seconds = time.process_time() - started
         # The clock has steps; a run that is over within one has no rate.
-        return max(seconds, 1e-6), collect(chains, budget, 0, False)
+        return max(seconds, 1e-6)
+
+    def _series(self, drawn: Drawn) -> Iterator[tuple[str, np.ndarray]]:
+        """Quantities that keep their meaning, and statistics that chains must agree on."""
+        known = self.sampler.variables()
+        kept = {k: v for k, v in drawn.draws.items() if k not in known or not known[k].exchangeable}
+        kept |= {k: v for k, v in drawn.stats.items() if k in known and known[k].diagnosed}
+        for name, values in kept.items():
+            for index in np.ndindex(values.shape[2:]):
+                label = f"{name}[{', '.join(map(str, index))}]" if index else name
+                yield label, values[(slice(None), slice(None), *index)].astype(float)
 
     @staticmethod
-    def _advance(chain: Chain, phase: Phase, never: threading.Event) -> None:
+    def _advance(chain: Chain, phase: Phase) -> None:
         chain.begin(phase)
-        chain.run(phase, never, math.inf)
+        chain.run(phase, threading.Event(), math.inf)
 
     def _compiled(self) -> int:
         return sum(block.compilations for block in self.programs.values())

@@ -24,6 +24,8 @@ class ConjugateSampler(AugmentedSampler):
     The ``tuning`` of its states is the point from which sums of squares are measured.
     """
 
+    unsound = "a sum over data and rejections, or the draw of theta given it,"
+
     def __init__(
         self, model: RejectionModel, layout: Layout, kernel: Conjugate, match: Match
     ) -> None:
@@ -45,8 +47,8 @@ class ConjugateSampler(AugmentedSampler):
 
     def move(
         self, key: jax.Array, drawn: State, stage: Stage, data: Observed
-    ) -> tuple[jax.Array, Any, dict[str, jax.Array]]:
-        """Sums over X and Y, and a draw."""
+    ) -> tuple[jax.Array, Any, dict[str, jax.Array], jax.Array]:
+        """Sums over X and Y, and a draw; both must be finite."""
         centre = drawn.tuning
         sums = total(
             lambda point: self.match.statistic(self._true(point), centre),
@@ -57,7 +59,9 @@ class ConjugateSampler(AugmentedSampler):
         count = self.layout.n + drawn.rejected.count
         theta = self.model.prior.constrain(drawn.position, drawn.exact)
         new = self.match.draw(key, theta, sums, count, centre)
-        return self.model.prior.unconstrain({**theta, **new}), centre, {}
+        position = self.model.prior.unconstrain({**theta, **new})
+        finite = [jnp.all(jnp.isfinite(part)) for part in jax.tree.leaves((sums, position))]
+        return position, centre, {}, jnp.all(jnp.stack(finite))
 
     def _true(self, points: Any) -> Any:
         """What the base has drawn: true values where there is measurement error."""

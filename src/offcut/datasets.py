@@ -5,7 +5,6 @@ Sources and attributions are in ``data/README.md`` beside this file.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from offcut.cytometry.events import Events
 from offcut.cytometry.read import read
 from offcut.cytometry.transforms import Linear
+from offcut.delimited import records
 from offcut.errors import DataError
 
 #: The full scale of the instrument of the GvHD data.
@@ -208,11 +208,7 @@ def _frames(columns: dict[str, Any], system: str, path: Any) -> np.ndarray:
 
 def _table(path: Path) -> tuple[list[str], list[list[str]]]:
     """Names and lines of a CSV file."""
-    with path.open(newline="", encoding="utf-8") as file:
-        names, *rows = [*csv.reader(file)] or [[]]
-    rows = [row for row in rows if row]
-    uneven = [number for number, row in enumerate(rows, start=2) if len(row) != len(names)]
-    if uneven or not rows:
-        problem = f"line {uneven[0]} has not {len(names)} entries" if uneven else "it has no lines"
-        raise DataError(f"{path} cannot be read as a table: {problem}")
-    return names, rows
+    lines = [fields for _, fields in records(path)]
+    if len(lines) < 2:
+        raise DataError(f"{path} cannot be read as a table: it has no lines")
+    return lines[0], lines[1:]

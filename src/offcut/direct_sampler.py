@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from offcut.augmentation.joint import Observed, log_joint
-from offcut.augmentation.layout import Layout, empty_rejected
-from offcut.errors import SettingsError
+from offcut.augmentation.layout import Layout
+from offcut.errors import SettingsError, StartError
 from offcut.imputation.impute import first_imputed, refuse_impossible_zones
 from offcut.kernels.direct import Direct
 from offcut.kernels.tuning import Tuning
@@ -20,10 +20,11 @@ from offcut.models.rejection import RejectionModel
 from offcut.models.truncation import Truncated
 from offcut.observations import point_like
 from offcut.prior import Theta
+from offcut.promises import not_finite, shown
 from offcut.regions.intervals import intervals
 from offcut.regions.region import Region
-from offcut.sampler import OK, Info, Stage
-from offcut.start import climb_to_start
+from offcut.sampler import BROKEN, OK, Info, Stage
+from offcut.start import climb_to_start, shake_start
 from offcut.window_mass import TAILS, log_mass
 
 
@@ -85,10 +86,17 @@ class DirectSampler(ModelSampler):
     def start(self, key: jax.Array, data: Observed, budget: int) -> State:
         """Near the mode of the density that forgets the window."""
         position, exact = climb_to_start(self.model, self.layout, key, data)
-        shaken = position + 0.1 * jax.random.normal(jax.random.fold_in(key, 1), position.shape)
         log_density = self._log_density(data)
-        if not jnp.isfinite(log_density(shaken)):
+        own_key = jax.random.fold_in(key, 1)
+        shaken = shake_start(self.model, self.layout, own_key, position, exact, data, 0.1)
+        if shaken is None or not jnp.isfinite(log_density(shaken)):
             shaken = position
+        if not jnp.isfinite(log_density(shaken)):
+            raise StartError(
+                f"the posterior density is {log_density(shaken)} at the start theta="
+                f"{shown(self.model.prior.constrain(shaken, exact))}, where all data are possible: "
+                "has the window no mass there? kernel=offcut.NUTS() does not need it"
+            )
         imputed = first_imputed(data)
         theta = self.model.prior.constrain(shaken, exact)
         refuse_impossible_zones(self.model, key, theta, data, imputed)
@@ -100,13 +108,22 @@ class DirectSampler(ModelSampler):
     ) -> tuple[State, Info]:
         """One NUTS transition, after a draw of what is hidden."""
         key_move, key_hidden = jax.random.split(key)
+        before = state
         state, data, imputing = self.complete(key_hidden, state, data)
-        position, tuning, stats = self.kernel_step(
+        position, tuning, stats, sound = self.kernel_step(
             key_move, state.position, self._log_density(data), state.tuning, stage
         )
         stats = {name: value for name, value in stats.items() if value.ndim == 0}
-        info = Info({"rejected": jnp.int32(0), **imputing, **stats}, jnp.int32(OK), None)
-        return state._replace(position=position, tuning=tuning), info
+        status = jnp.where(sound, OK, BROKEN)
+        moved = state._replace(position=position, tuning=tuning)
+        kept = jax.tree.map(lambda new, old: jnp.where(sound, new, old), moved, before)
+        stats = {"rejected": jnp.int32(0), **imputing, **stats}
+        return kept, Info(stats, status.astype(jnp.int32), None)
+
+    def explain(self, state: State, evidence: Any) -> Exception:
+        """The density is not finite where the chain stands."""
+        theta = self.model.prior.constrain(state.position, state.exact)
+        return not_finite(theta, "the log density of the data in their window")
 
     def _log_density(self, data: Observed) -> Callable[[jax.Array], jax.Array]:
         prior, n = self.model.prior, self.layout.n
@@ -122,24 +139,28 @@ class DirectSampler(ModelSampler):
                 mass = jnp.sum(jax.vmap(lambda c: log_z(theta, *c))(rows))
             else:
                 mass = n * log_z(theta)
-            return prior.log_density(position, {}) + log_base(theta) - mass
+            # A theta whose window has no mass cannot have given data; nor is it infinitely good.
+            possible = mass > -jnp.inf
+            log_likelihood = log_base(theta) - jnp.where(possible, mass, 0.0)
+            value = prior.log_density(position, {}) + log_likelihood
+            return jnp.where(possible, value, -jnp.inf)
 
         return log_density
 
     def _log_base(self, data: Observed) -> Callable[[Theta], jax.Array]:
         """sum_i log q(x_i), from sums over the data where the family has them."""
         n = self.layout.n
-        empty = empty_rejected(self.layout, jnp.zeros(()), 1)
 
         def one_by_one(theta: Theta) -> jax.Array:
-            return self._log_joint(theta, data, empty)
+            return self._log_joint(theta, data, None)
 
         if data.covariates:
             return one_by_one
         x = data.points[:n]
         mean = jnp.mean(x)
         squares = jnp.sum((x - mean) ** 2)
-        log_x = jnp.log(jnp.abs(x))  # only used where x is positive
+        positive, not_negative = jnp.all(x > 0), jnp.all(x >= 0)
+        log_x = jnp.log(jnp.where(x > 0, x, 1.0))
         log_mean, total_log = jnp.mean(log_x), jnp.sum(log_x)
         log_squares = jnp.sum((log_x - log_mean) ** 2)
 
@@ -153,9 +174,12 @@ class DirectSampler(ModelSampler):
             if type(base) is dist.Normal:
                 return normal(base, mean, squares)
             if type(base) is dist.LogNormal:
-                return normal(base, log_mean, log_squares) - total_log
+                return jnp.where(
+                    positive, normal(base, log_mean, log_squares) - total_log, -jnp.inf
+                )
             if type(base) is dist.Exponential:
-                return n * (jnp.log(base.rate) - base.rate * mean)
+                log_density = n * (jnp.log(base.rate) - base.rate * mean)
+                return jnp.where(not_negative, log_density, -jnp.inf)
             return one_by_one(theta)
 
         return of_sums

@@ -31,5 +31,9 @@ class CheckpointError(OffcutError, RuntimeError):
     """A checkpoint is damaged, in use, or belongs to another run."""
 
 
+class OutputError(OffcutError, OSError):
+    """A file cannot be written: no room, no permission, or something else in its place."""
+
+
 class TrustWarning(UserWarning):
     """The run finished, and something in it says how far not to trust it."""

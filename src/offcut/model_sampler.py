@@ -6,14 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from offcut.augmentation.joint import Observed
 from offcut.augmentation.layout import Layout
 from offcut.imputation.impute import completed, impute
-from offcut.kernels.tuning import Tuning, stepped
+from offcut.kernels.tuning import Tuning, stepped_from
 from offcut.models.rejection import RejectionModel
 from offcut.promises import inspect_observations
-from offcut.sampler import Sampler, Stage
+from offcut.sampler import Sampler, Stage, Variable
 
 
 class ModelSampler(Sampler):
@@ -35,6 +37,19 @@ class ModelSampler(Sampler):
         """theta with its deterministic sites."""
         return self.model.prior.constrain(state.position, state.exact)
 
+    def variables(self) -> dict[str, Variable]:
+        """What is computed or fixed, and entries that no theta changes (the ones on the diagonal of
+        a correlation matrix).
+        """
+        prior = self.model.prior
+        drawn = [prior.sample(jax.random.key(seed)) for seed in range(3)]
+        marks = {name: Variable(None, derived=True) for name in prior.deterministic}
+        for name in prior.shapes:
+            first, *others = (np.ravel(theta[name]) for theta in drawn)
+            same = np.all([first == other for other in others], axis=0)
+            marks[name] = Variable(None, constant=tuple(bool(flag) for flag in same))
+        return marks
+
     def complete(self, key: jax.Array, state: Any, data: Observed) -> tuple[Any, Observed, dict]:
         """Draw what is hidden given theta: the state with it, the completed data, statistics."""
         if state.imputed is None:
@@ -50,9 +65,14 @@ class ModelSampler(Sampler):
         log_density: Callable[[jax.Array], jax.Array],
         tuning: Tuning,
         stage: Stage,
-    ) -> tuple[jax.Array, Tuning, dict[str, jax.Array]]:
-        """The kernel's step on a density, and what warm-up learns from it."""
-        return stepped(self.kernel, key, position, log_density, tuning, stage)
+    ) -> tuple[jax.Array, Tuning, dict[str, jax.Array], jax.Array]:
+        """The kernel's step on a density, what warm-up learns from it, and whether it is sound.
+
+        A density that is not finite where the chain stands (a proposal has overflowed, say) lets
+        nothing move any more: the chain would stay there for good.
+        """
+        *moved, before = stepped_from(self.kernel, key, position, log_density, tuning, stage)
+        return *moved, jnp.isfinite(before)  # type: ignore[return-value]
 
     def inspect(self, state: Any, data: Observed) -> None:
         """log_accept at the observations, at this state (once for all where it is fixed)."""

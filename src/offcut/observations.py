@@ -17,6 +17,8 @@ from offcut.augmentation.joint import Observed, pad_rows
 from offcut.augmentation.layout import Layout
 from offcut.errors import DataError, ModelError, OffcutError
 from offcut.imputation.hidden import hide
+from offcut.imputation.possible import refuse_outside_support, with_possible_values
+from offcut.models.recording import refuse_vague_zones
 from offcut.models.rejection import RejectionModel
 
 
@@ -24,13 +26,17 @@ def observe(
     model: RejectionModel, data: Any, covariates: Any
 ) -> tuple[Observed, Layout, dict[str, np.ndarray]]:
     """Checked, padded arrays; the static sizes; and the data as named arrays for the result."""
-    points = as_arrays(data, "data")
-    n = count_rows(points, "data")
+    came = as_arrays(data, "data", as_they_came=True)
+    n = count_rows(came, "data")
     covariate_trees = as_covariates(covariates, n)
     like = point_like(model, covariate_trees)
-    recorded = _matched(points, _recorded_like(model, like))
+    recorded = _matched(came, _recorded_like(model, like))
     check_scalars(model, like, covariate_trees)
-    points, hidden = hide(model, recorded, like, covariate_trees)
+    _check_zones(model, recorded, covariate_trees, n)
+    points, hidden = hide(model, recorded, like, covariate_trees, came)
+    if hidden is not None:
+        points = with_possible_values(model, points, hidden, covariate_trees)
+    refuse_outside_support(model, points, hidden, covariate_trees)
     layout = Layout.of(n, point_size(like), covariates is not None, len(model.exact_updates))
     _check_exact_updates(model, points)
     named = _named(recorded, "x")
@@ -61,12 +67,15 @@ def as_covariates(covariates: Any, n: int) -> tuple:
     return (jax.tree.map(jnp.asarray, tree),)
 
 
-def as_arrays(tree: Any, what: str) -> Any:
-    """Dicts and tuples are trees; everything else is turned into one array."""
+def as_arrays(tree: Any, what: str, as_they_came: bool = False) -> Any:
+    """Dicts and tuples are trees; everything else is turned into one array.
+
+    Floats come out in double precision, or ``as_they_came`` where they had less.
+    """
     if isinstance(tree, dict):
-        return {key: as_arrays(value, f"{what}[{key!r}]") for key, value in tree.items()}
+        return {k: as_arrays(v, f"{what}[{k!r}]", as_they_came) for k, v in tree.items()}
     if isinstance(tree, tuple):
-        parts = [as_arrays(value, f"{what}[{i}]") for i, value in enumerate(tree)]
+        parts = [as_arrays(v, f"{what}[{i}]", as_they_came) for i, v in enumerate(tree)]
         return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     if tree is None:
         raise DataError(f"{what} is None; give an array with a row for each observation")
@@ -92,7 +101,8 @@ def as_arrays(tree: Any, what: str) -> Any:
             "convert such columns to numbers or leave them out"
         )
     if array.dtype.kind == "f":
-        array = array.astype(np.float64)
+        if array.dtype.itemsize > 8 or not as_they_came:
+            array = array.astype(np.float64)
         bad = ~np.isfinite(array)
         if bad.any():
             kinds = f"{int(np.isnan(array).sum())} NaN and {int(np.isinf(array).sum())} infinite"
@@ -218,6 +228,20 @@ def check_scalars(model: RejectionModel, like: Any, covariates: tuple) -> None:
                 "point's own axes, or use jax.numpy.all in a window (for a base distribution: "
                 ".to_event(1))"
             )
+
+
+def _check_zones(model: RejectionModel, recorded: Any, covariates: tuple, n: int) -> None:
+    """Zones of censored= say yes or no, of the data and of proposals."""
+    if not isinstance(model.censored, tuple):
+        return
+
+    def propose(key: jax.Array, *covariate: Any) -> Any:
+        key_theta, key_point = jax.random.split(key)
+        return model.recorded(model.propose(key_point, model.prior.sample(key_theta), *covariate))
+
+    drawn = jax.vmap(propose)(jax.random.split(jax.random.key(0), n), *covariates)
+    for rows in (jax.tree.map(jnp.asarray, recorded), drawn):
+        refuse_vague_zones(model.censored, rows, *covariates)
 
 
 def _form(structure: Any) -> str:

@@ -46,7 +46,7 @@ def ask_about_pile_ups(model: RejectionModel, data: Observed, n: int) -> None:
             limits = [limit for where, limit in edges if where in (None, index)]
             for value, count in piles(values, limits):
                 _ask(value, count, n, name, bool(value >= np.median(values)))
-    _ask_about_own_limits(recorded, data.covariates, known, n)
+    _ask_about_own_limits(model, recorded, data.covariates, known, n)
 
 
 def _is_hidden(data: Observed, index: int) -> bool:
@@ -87,8 +87,14 @@ def _ask(value: float, count: int, n: int, place: str, upper: bool) -> None:
     )
 
 
-def _ask_about_own_limits(recorded: Any, covariates: tuple, known: np.ndarray, n: int) -> None:
-    """Observations that equal a covariate: a limit of their own?"""
+def _ask_about_own_limits(
+    model: RejectionModel, recorded: Any, covariates: tuple, known: np.ndarray, n: int
+) -> None:
+    """Observations that equal a covariate: a limit of their own?
+
+    Not where the model says what is censored and the covariate is a part of that: a column of
+    exit times equals every time that is known, or those that are censored as well.
+    """
 
     def numbers(tree: Any) -> list[np.ndarray]:
         leaves = [np.asarray(leaf[:n]) for leaf in jax.tree.leaves(tree)]
@@ -96,8 +102,10 @@ def _ask_about_own_limits(recorded: Any, covariates: tuple, known: np.ndarray, n
 
     for leaf in numbers(covariates):
         for values in numbers(recorded):
-            count = int(((values == leaf) & known).sum())
-            if count >= SMALLEST_PILE:
+            same = values == leaf
+            declared = model.censored is not None and (same[~known].any() or same[known].all())
+            count = int((same & known).sum())
+            if count >= SMALLEST_PILE and not declared:
                 warnings.warn(
                     f"{count} of {n} observations are exactly equal to one of their covariates. Is "
                     "that covariate the limit of the recorder, written down for every value "

@@ -8,6 +8,8 @@ from typing import ParamSpec, TypeVar
 
 import jax
 
+from offcut.forks import note_use
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -17,6 +19,7 @@ def in_float64(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        note_use()
         with jax.enable_x64(True):
             return function(*args, **kwargs)
 

@@ -6,7 +6,9 @@ one to the other, with the Jacobian in the density:
     log p(u) = log p(theta(u)) + log |d theta / d u|.
 
 A prior is a dict of NumPyro distributions, or a NumPyro model (a function with
-``numpyro.sample`` sites) where priors depend on one another.
+``numpyro.sample`` sites) where priors depend on one another. A number in the dict, or
+``numpyro.distributions.Delta`` anywhere, fixes a parameter: it is part of theta, and no kernel
+moves it.
 """
 
 from __future__ import annotations
@@ -25,10 +27,15 @@ from jax.flatten_util import ravel_pytree
 from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
+from numpyro.primitives import Messenger
 
 from offcut.errors import ModelError
+from offcut.reach import reached
+from offcut.support import in_support
 
 Theta = dict[str, Any]
+
+_WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 
 #: NumPyro keeps its handlers in one list for the whole process, so only one thread may run a prior
 #: at a time. That happens while tracing, never in compiled code.
@@ -44,19 +51,9 @@ def _one_thread_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-def _as_numpyro_model(
-    prior: Mapping[str, dist.Distribution] | Callable[[], Any],
-) -> Callable[[], Any]:
+def _as_numpyro_model(prior: Any) -> Callable[[], Any]:
     if isinstance(prior, Mapping):
-        for name, distribution in prior.items():
-            if not isinstance(name, str):
-                raise ModelError(f"prior names must be strings, got {name!r}")
-            if not isinstance(distribution, dist.Distribution):
-                raise ModelError(
-                    f"prior[{name!r}] must be a NumPyro distribution such as "
-                    f"numpyro.distributions.Normal(0, 1), got {type(distribution).__name__}"
-                )
-        sites = dict(prior)
+        sites = {name: _as_distribution(name, value) for name, value in prior.items()}
 
         def model() -> None:
             for name, distribution in sites.items():
@@ -69,6 +66,46 @@ def _as_numpyro_model(
         "prior must be a dict of NumPyro distributions or a NumPyro model function, got "
         f"{type(prior).__name__}"
     )
+
+
+def _as_distribution(name: Any, value: Any) -> dist.Distribution:
+    """An entry of a prior given as dict: a distribution, or a number that fixes the parameter."""
+    if not isinstance(name, str):
+        raise ModelError(f"prior names must be strings, got {name!r}")
+    if isinstance(value, dist.Distribution):
+        return value
+    is_number = isinstance(value, int | float | np.number | np.ndarray | jax.Array)
+    if not is_number or isinstance(value, bool) or np.asarray(value).dtype.kind not in "fiu":
+        raise ModelError(
+            f"prior[{name!r}] must be a NumPyro distribution such as "
+            "numpyro.distributions.Normal(0, 1), or a number that fixes it, got "
+            f"{type(value).__name__}"
+        )
+    fixed = np.asarray(value, float)
+    if not np.isfinite(fixed).all():
+        raise ModelError(f"prior[{name!r}] fixes the parameter at {value}; give finite numbers")
+    return dist.Delta(fixed, event_dim=fixed.ndim)
+
+
+class _Fixing(Messenger):
+    """Sites with a Delta as distribution become deterministic ones: nothing moves them.
+
+    NumPyro says that the support of a Delta is the real line, on which a kernel would move.
+    """
+
+    def process_message(self, msg: Any) -> None:
+        """Put the value in, and what the Delta adds to the density aside."""
+        if msg["type"] != "sample" or msg["is_observed"]:
+            return
+        core, shape = msg["fn"], msg["fn"].shape()
+        while isinstance(core, _WRAPPERS):
+            core = core.base_dist
+        if type(core) is not dist.Delta:
+            return
+        msg["type"] = "deterministic"
+        msg["value"] = jnp.broadcast_to(jnp.asarray(core.v, float), shape)
+        if isinstance(core.log_density, jax.Array) or np.any(core.log_density):
+            numpyro.factor(f"_{msg['name']}_log_density", jnp.sum(core.log_density))
 
 
 def is_positive(distribution: Any) -> bool:
@@ -90,14 +127,16 @@ class Prior:
     exact : tuple of str
         Sites that have their own conditional update; they stay on their constrained scale.
     deterministic : tuple of str
-        ``numpyro.deterministic`` sites; part of theta and of the posterior.
+        ``numpyro.deterministic`` sites and fixed parameters; part of theta and of the posterior.
+    fixed : tuple of str
+        Those of them that have a Delta as prior.
     size : int
         Dimension of the unconstrained vector.
     """
 
     @_one_thread_at_a_time
     def __init__(self, prior: Any, exact: tuple[str, ...] = ()) -> None:
-        self._model = _as_numpyro_model(prior)
+        self._model = _Fixing(_as_numpyro_model(prior))
         try:
             sites = handlers.trace(handlers.seed(self._model, 0)).get_trace()
         except TypeError as error:
@@ -128,7 +167,11 @@ class Prior:
             elif site["type"] == "param":
                 raise ModelError(f"prior site {name!r} is a numpyro.param; use numpyro.sample")
         if not latent:
-            raise ModelError("the prior has no parameters to infer")
+            fixed = f": all are fixed ({', '.join(deterministic)})" if deterministic else ""
+            raise ModelError(
+                f"the prior has no parameters to infer{fixed}. Give a distribution to what is to "
+                "be inferred"
+            )
         unknown = set(exact) - set(latent)
         if unknown:
             raise ModelError(
@@ -137,6 +180,7 @@ class Prior:
         self.exact = tuple(sorted(exact))
         self.names = tuple(sorted(set(latent) - set(exact)))
         self.deterministic = tuple(deterministic)
+        self.fixed = tuple(name for name in deterministic if sites[name].get("fn") is not None)
         #: Whether factors or observed sites add to the density what sampling does not know of.
         self.has_likelihood = any(
             site["type"] == "sample" and site["is_observed"] for site in sites.values()
@@ -145,6 +189,19 @@ class Prior:
         example = {name: site["value"] for name, site in latent.items()}
         flat, self._unravel = ravel_pytree(self._unconstrain_dict(example))
         self.size = int(flat.shape[0])
+        self._masked = self.has_likelihood or bool(self.exact)
+        self._follows_exact = self.size > 0 and bool(self.exact) and self._support_uses_exact()
+
+    def _support_uses_exact(self) -> bool:
+        """Whether theta at a position is computed from exact sites: a support depends on them."""
+        shapes = {name: jax.ShapeDtypeStruct(self.shapes[name], float) for name in self.exact}
+
+        def free_sites(exact: Theta, position: jax.Array) -> Theta:
+            theta = self.constrain(position, exact)
+            return {name: theta[name] for name in self.names}
+
+        closed = jax.make_jaxpr(free_sites)(shapes, jax.ShapeDtypeStruct((self.size,), float))
+        return any(reached(closed.jaxpr, [True] * len(shapes) + [False]))
 
     def _given(self, exact: Theta) -> Callable[[], Any]:
         return handlers.substitute(self._model, data=exact) if exact else self._model
@@ -169,7 +226,27 @@ class Prior:
     @_one_thread_at_a_time
     def log_density(self, position: jax.Array, exact: Theta) -> jax.Array:
         """log p(theta) + log |d theta/d u| at the unconstrained ``position``."""
-        return -potential_energy(self._given(exact), (), {}, self._unravel(position))
+        log_p = -potential_energy(self._given(exact), (), {}, self._unravel(position))
+        if not self._masked:
+            return log_p  # theta(u) is inside every support
+        # What has a value of its own, exact or observed, may lie outside.
+        sites = self.sites(self.constrain(position, exact))
+        possible = jnp.array(True)
+        for name, site in sites.items():
+            if site["type"] == "sample" and (site["is_observed"] or name in self.exact):
+                possible &= jnp.all(in_support(site["fn"], site["value"]))
+        return jnp.where(possible, log_p, -jnp.inf)
+
+    def beside(self, position: jax.Array, exact: Theta, new: Theta) -> jax.Array:
+        """The position that keeps theta2 on its own scale where theta1 becomes ``new``.
+
+        The same vector stands for another theta2 where a support depends on theta1; not finite
+        where theta2 lies outside of the new support.
+        """
+        if not self._follows_exact:
+            return position
+        theta = self.constrain(position, exact)
+        return self.unconstrain({**theta, **new})
 
     @_one_thread_at_a_time
     def sample(self, key: jax.Array) -> Theta:
@@ -193,7 +270,14 @@ class Prior:
                 wanted = self.shapes[name]
                 raise ModelError(f"theta[{name!r}] has shape {value.shape}, the prior has {wanted}")
         sites = self.sites(given)
-        return given | {name: sites[name]["value"] for name in self.deterministic}
+        derived = {name: sites[name]["value"] for name in self.deterministic}
+        for name in self.fixed:
+            if name in theta and not np.array_equal(theta[name], derived[name]):
+                raise ModelError(
+                    f"theta[{name!r}] is fixed at {derived[name]} by the prior, got {theta[name]}; "
+                    "leave it out"
+                )
+        return given | derived
 
     @_one_thread_at_a_time
     def sites(self, theta: Theta) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from offcut.errors import ModelError, SettingsError
 from offcut.keys import from_seed
 from offcut.models.rejection import RejectionModel
-from offcut.observations import as_arrays, as_covariates, count_rows
+from offcut.observations import as_arrays, as_covariates, count_rows, point_like
 from offcut.precision import in_float64
 from offcut.prior_rates import FEW, Counts, count_accepted
 from offcut.promises import shown
@@ -156,5 +156,7 @@ def prior_acceptance(
             covariates, count_rows(as_arrays(covariates, "covariates"), "covariates")
         )
         n = count_rows(trees, "covariates") if n is None else n
+    point_like(model, trees)  # says what is wrong where the model does not run
+    model.identify(trees)
     counts = count_accepted(model, from_seed(seed), trees, int(draws), int(proposals))
     return PriorAcceptance(counts, 1 if n is None else int(n), bool(trees))

@@ -86,7 +86,8 @@ def count_accepted(
         at = jax.tree.map(lambda a, slots=slots: a[slots], theta)
         new, worst = program(jax.random.split(jax.random.fold_in(key, turn), draws), at, trees)
         place = int(np.argmax(np.nan_to_num(np.asarray(worst.log_accept), nan=np.inf)))
-        refuse_broken(*jax.tree.map(lambda a, place=place: np.asarray(a[place]), (at, worst)))
+        here = jax.tree.map(lambda a, place=place: np.asarray(a[place]), (at, worst))
+        refuse_broken(model, *here)
         np.add.at(accepted, slots, np.asarray(new))
         np.add.at(proposed, slots, block)
         pending, turn = np.flatnonzero((accepted < ENOUGH) & (proposed < most)), turn + 1

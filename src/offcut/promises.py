@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from offcut.augmentation.joint import Observed
 from offcut.augmentation.layout import Layout
 from offcut.errors import DataError, ModelError
 from offcut.models.rejection import RejectionModel
+from offcut.models.truncation import Truncated
 from offcut.prior import Theta
 
 #: log_accept may exceed 0 by rounding, no more.
@@ -32,15 +32,23 @@ def is_broken(log_accept: Any) -> Any:
     return ~(log_accept <= LARGEST_LOG_ACCEPT)
 
 
-def refuse_broken(theta: Theta, worst: Any) -> None:
+def refuse_broken(model: RejectionModel, theta: Theta, worst: Any) -> None:
     """Raise where the worst log acceptance that a finished run met is broken."""
     if is_broken(np.asarray(worst.log_accept)):
-        raise broken_promise(theta, worst.point, float(worst.log_accept))
+        raise broken_promise(model, theta, worst.point, float(worst.log_accept))
 
 
-def broken_promise(theta: Theta, point: Any, log_accept: float) -> ModelError:
-    """The error for a log_accept that is NaN or above 0."""
+def broken_promise(
+    model: RejectionModel, theta: Theta, point: Any, log_accept: float
+) -> ModelError:
+    """The error for a log_accept that is NaN or above 0, or a window that is no window."""
     place = f"theta={shown(theta)}, y={shown(point)}"
+    if isinstance(model, Truncated):
+        return ModelError(
+            f"inside returned neither yes nor no at y={shown(point)}, but a number that is not 0 "
+            "or 1 (or NaN); return a boolean, for example with a comparison. If recording is a "
+            "matter of probability, use offcut.selected with log_accept, the logarithm of it"
+        )
     if np.isnan(log_accept):
         return ModelError(
             f"log_accept returned NaN at {place}; it must be a number, or -inf where nothing is "
@@ -49,6 +57,17 @@ def broken_promise(theta: Theta, point: Any, log_accept: float) -> ModelError:
     return ModelError(
         f"log_accept returned {log_accept:.6g} at {place}; an acceptance probability cannot "
         "exceed 1: is the bound M(theta) on f/q too small?"
+    )
+
+
+def not_finite(theta: Theta, what: str) -> ModelError:
+    """The error for numbers that a float cannot hold."""
+    return ModelError(
+        f"{what} is not finite at theta={shown(theta)}: proposals there overflow to infinity or "
+        "round to 0, or their density is NaN. Nothing was cut to what a float can hold, for the "
+        "chain would not leave that place again. Keep theta from such tails by a tighter prior, "
+        "or model the logarithm of the data; if there are no such tails, evaluate "
+        "model.log_proposal at this theta"
     )
 
 
@@ -76,7 +95,7 @@ def inspect_observations(
 
     wrong = np.flatnonzero(is_broken(log_accept))
     if wrong.size:
-        raise broken_promise(theta, row(wrong[0]), float(log_accept[wrong[0]]))
+        raise broken_promise(model, theta, row(wrong[0]), float(log_accept[wrong[0]]))
     never = np.flatnonzero(np.isneginf(log_accept))
     if never.size:
         listed = ", ".join(f"{i} (value {shown(row(i))})" for i in never[:3])
@@ -99,8 +118,3 @@ def _censored_hint(points: list[Any]) -> str:
         "they are censored; say censored=offcut.Clamped(...) in the model, and let the window "
         "include what lies beyond"
     )
-
-
-def finite_sum(value: jax.Array) -> jax.Array:
-    """-inf in place of NaN, so that a search can rank it."""
-    return jnp.where(jnp.isnan(value), -jnp.inf, value)

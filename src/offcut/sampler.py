@@ -54,13 +54,17 @@ class Variable(NamedTuple):
     exchangeable : its entries change places during a run (components of a mixture), so that R-hat
     and ESS of one entry say nothing. diagnosed : a statistic that must agree between chains.
     by_kernel : it is moved by the kernel whose score is recorded, so that the score can tell how
-    much of the information about it is missing.
+    much of the information about it is missing. derived : it is computed from others, or fixed,
+    so that it may well stand still. constant : which entries (flat) are the same whatever theta
+    is, where that is known; None where it is not.
     """
 
-    dimensions: tuple[str, ...]
+    dimensions: tuple[str, ...] | None  # None: numbered
     exchangeable: bool = False
     diagnosed: bool = False
     by_kernel: bool = True
+    derived: bool = False
+    constant: tuple[bool, ...] | None = None
 
 
 class Sampler:
@@ -77,6 +81,8 @@ class Sampler:
         Whether warm-up changes anything but the position.
     draws_rejections : bool
         Whether there is a Y, so that a budget means something.
+    identity : str
+        A digest of all that the sampler computes with; empty where nobody has said.
     redraws : bool
         Whether Y is redrawn until it fits the budget, so that ``attempts`` mean something.
     """
@@ -85,6 +91,7 @@ class Sampler:
     adapts: bool = False
     draws_rejections: bool = False
     redraws: bool = False
+    identity: str = ""
 
     def start(self, key: jax.Array, data: Any, budget: int) -> Any:
         """A first state (host side); raises ``StartError`` where there is none."""

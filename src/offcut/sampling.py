@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import sys
 import warnings
-from collections.abc import Iterator
 from os import PathLike
 from typing import Any
 
 import jax
 import numpy as np
 import xarray as xr
-from jax.extend.core import ClosedJaxpr
 
 from offcut.budget import certify, checked_budget
 from offcut.choice import build_sampler
@@ -21,13 +17,14 @@ from offcut.direct_sampler import why_not_direct
 from offcut.driver.run import Settings, run_chains
 from offcut.driver.store import Store
 from offcut.errors import CheckpointError, ModelError, SettingsError, TrustWarning
+from offcut.identity import UNKNOWN, UnidentifiedError, digest
 from offcut.kernels.tuning import warmup_schedule
-from offcut.models.recording import Clamped
 from offcut.models.rejection import RejectionModel
 from offcut.observations import observe
 from offcut.pile_ups import ask_about_pile_ups
 from offcut.precision import in_float64
 from offcut.prior_rates import warning_before
+from offcut.programs import blocks_of, kept_sampler
 from offcut.result.advice import warn_of_trouble
 from offcut.result.beyond import note_beyond
 from offcut.result.summary import summary
@@ -144,7 +141,7 @@ def run(
             settings,
             warmup_schedule(settings.warmup),
             store,
-            model.programs.setdefault(sampler, {}),
+            blocks_of(sampler),
         )
     finally:
         if store is not None:
@@ -174,9 +171,9 @@ def _warn_before(model: Any, sampler: Any, arrays: Any, settings: Settings) -> N
         return
     name = ("warning before", sampler.layout.n)
     if name not in model.programs:
-        model.programs[name] = warning_before(model, arrays, sampler.layout)
-        if model.programs[name] is not None:
-            warnings.warn(model.programs[name], TrustWarning, stacklevel=4)
+        said = model.programs[name] = warning_before(model, arrays, sampler.layout)
+        if said is not None:
+            warnings.warn(said, TrustWarning, stacklevel=4)
 
 
 def _direct_available(model: Any, arrays: Any) -> bool:
@@ -190,20 +187,38 @@ def prepare(
     """The sampler, its arrays, and the observed data by name.
 
     A model that replaces the step whole has a method ``prepare(data, covariates, kernel)`` that
-    returns these three, a dict ``programs`` for compiled code, and, where it has more to say in
-    the result's attrs, a method ``facts(observed, sampler)``; where its repr does not tell all of
-    it, a method ``identity()`` tells models apart for checkpoints.
+    returns these three and, where it has more to say in the result's attrs, a method
+    ``facts(observed, sampler)``; where its attributes do not tell all of it, a method
+    ``identity()`` returns what tells models apart.
     """
     if hasattr(model, "prepare"):
-        return model.prepare(data, covariates, kernel)
+        sampler, arrays, observed = model.prepare(data, covariates, kernel)
+        return _compiled_before(model, sampler), arrays, observed
     if not isinstance(model, RejectionModel):
         raise ModelError(
             "model must come from offcut.truncated, offcut.selected, offcut.RejectionModel or "
             f"another model of this library, got {type(model).__name__}"
         )
     arrays, layout, observed = observe(model, data, covariates)
+    model.identify(arrays.covariates, jax.tree.map(lambda a: a[: layout.n], arrays.points))
     sampler = build_sampler(model, layout, kernel, arrays.covariates)
     return sampler, arrays, observed
+
+
+def _compiled_before(model: Any, sampler: Sampler) -> Sampler:
+    """The sampler, or one that is the same and was compiled already."""
+    if sampler.identity:
+        return sampler
+    try:
+        identity = digest(_settings(model), sampler)
+    except UnidentifiedError:
+        return sampler
+    return kept_sampler(identity, type(sampler), lambda: sampler)
+
+
+def _settings(model: Any) -> Any:
+    """What tells a model with a sampler of its own from others."""
+    return model.identity() if hasattr(model, "identity") else model
 
 
 def _identity(
@@ -214,13 +229,11 @@ def _identity(
     settings: Settings,
 ) -> dict[str, Any]:
     """What must be the same for a checkpoint to be resumed."""
-    digest = hashlib.sha256()
-    for name, values in sorted(observed.items()):
-        digest.update(f"{name} {values.dtype} {values.shape}".encode())
-        digest.update(np.ascontiguousarray(values).tobytes())
+    rejection = isinstance(model, RejectionModel)
     return {
-        "data": digest.hexdigest()[:16],
-        "model": model_digest(model, arrays),
+        # With all that was made of the data, such as which of them are censored.
+        "data": digest(sorted(observed.items()), jax.tree.leaves(arrays) if rejection else None),
+        "model": _model_digest(model, sampler),
         "kernel": sampler.kernel_name,
         "draws": settings.draws,
         "thin": settings.thin,
@@ -232,56 +245,20 @@ def _identity(
     }
 
 
-def model_digest(model: Any, arrays: Any) -> str:
-    """A digest of what the model computes: its traced program and the constants in it."""
-    if not isinstance(model, RejectionModel):
-        if " at 0x" in repr(model):
-            raise CheckpointError(
-                f"{type(model).__name__} cannot be checkpointed: its repr has a memory address in "
-                "it, so a later process could not tell whether it is the same model; make it a "
-                "dataclass, or give it a repr that names its settings"
-            )
-        identity = model.identity() if hasattr(model, "identity") else repr(model)
-        return hashlib.sha256(identity.encode()).hexdigest()[:16]
-    points, covariate = arrays.points, jax.tree.map(lambda a: a[0], arrays.covariates)
-
-    def everything(key: jax.Array, position: jax.Array) -> Any:
-        theta = model.prior.sample(key)
-        y = model.propose(key, theta, *covariate)
-        return (
-            model.prior.log_density(position, {n: theta[n] for n in model.prior.exact}),
-            model.log_observed(theta, y, *covariate),
-            model.log_rejected(theta, y, y, *covariate),
-            model.log_accept(theta, y, *covariate),
-            [update(key, theta, points) for update in model.exact_updates.values()],
-            _censoring(model, y, covariate),
-        )
-
-    program = jax.make_jaxpr(everything)(jax.random.key(0), np.zeros(model.prior.size))
-    digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program)).encode())
-    for constant in _constants(program):
-        digest.update(np.asarray(constant).tobytes())
-    return digest.hexdigest()[:16]
-
-
-def _censoring(model: RejectionModel, point: Any, covariate: tuple) -> Any:
-    """What ``censored`` computes at a point."""
-    if isinstance(model.censored, Clamped):
-        return model.censored.limits(*covariate)
-    recorded = model.recorded(point)
-    return [zone(recorded, *covariate) for zone in model.censored or ()]
-
-
-def _constants(program: ClosedJaxpr) -> Iterator[Any]:
-    """All arrays baked into a traced program, those of inner programs included."""
-    yield from program.consts
-    for equation in program.jaxpr.eqns:
-        inner = jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda part: isinstance(part, ClosedJaxpr)
-        )
-        for part in inner:
-            if isinstance(part, ClosedJaxpr):
-                yield from _constants(part)
+def _model_digest(model: Any, sampler: Sampler) -> str:
+    """All that the model computes with: its settings, and the program that was made of them."""
+    try:
+        if sampler.identity.startswith(UNKNOWN):
+            raise UnidentifiedError(sampler.identity.removeprefix(UNKNOWN))
+        rejection = isinstance(model, RejectionModel)
+        return sampler.identity if rejection else digest(_settings(model), sampler.identity)
+    except UnidentifiedError as error:
+        raise CheckpointError(
+            f"{type(model).__name__} cannot be checkpointed: it computes with {error}, and a later "
+            "process could not tell whether that is the same; use numbers, arrays, functions of "
+            "jax.numpy and NumPyro distributions, or (in a model of your own) a method identity() "
+            "that returns a string which names all its settings"
+        ) from error
 
 
 def _whole(name: str, value: object, least: int, most: int = 10**9) -> int:

@@ -1,14 +1,17 @@
-"""Where a chain starts: a place with prior support where the sampler accepts something.
+"""Where a chain starts: a place with prior support where all data are possible and the sampler
+accepts something.
 
 Starting points are climbed to on the *naive* density, the one that forgets the filter,
 p(theta) prod q(x) a(x): its mode puts the proposals where the data are, so acceptance is good
 there, also for each single observation of a regression. Each chain climbs from its own candidates
-and is then shaken, so that chains start apart.
+and is then shaken, so that chains start apart. Where no candidate makes all observations possible
+(Uniform(0, b) with b below the largest), the search goes on around the one that makes most of them
+possible. A kernel cannot leave a place of density zero, so none is handed to it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,18 +25,15 @@ from offcut.augmentation.shared import Run
 from offcut.errors import StartError
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
-from offcut.promises import (
-    finite_sum,
-    inspect_observations,
-    log_accept_at_observations,
-    refuse_broken,
-    shown,
-)
+from offcut.promises import inspect_observations, refuse_broken, shown
 
 CANDIDATES = 16
+ROUNDS = 64  # of candidates, until there is one where all data are possible
 CLIMB_STEPS = 200
 CLIMB_ROWS = 2048  # at most this many observations are used for the climb
+MOST_ROWS = 2**62  # more observations than there can be
 SHAKES = (0.3, 0.1, 0.03, 0.0)
+TRIES = 8  # of each shake, until one leaves all data possible
 #: A start where so many proposals do not give n acceptances is given up (a second or so of work).
 PATIENCE = 2_000_000
 
@@ -46,12 +46,12 @@ def find_start(
     position, exact = climb_to_start(model, layout, key_climb, data)
     limit = min(budget, max(PATIENCE, 100 * layout.n))
     for attempt, shake in enumerate(SHAKES):
-        noise = jax.random.normal(jax.random.fold_in(key_shake, attempt), position.shape)
-        theta = model.prior.constrain(position + shake * noise, exact)
-        if shake and not np.all(
-            np.isfinite(log_accept_at_observations(model, layout, theta, data))
-        ):
-            continue  # shaken out of a window that depends on theta
+        shaken = shake_start(
+            model, layout, jax.random.fold_in(key_shake, attempt), position, exact, data, shake
+        )
+        if shaken is None:
+            continue
+        theta = model.prior.constrain(shaken, exact)
         accepted, rejected = first_rejections(
             model, layout, jax.random.fold_in(key_run, attempt), theta, data, limit
         )
@@ -72,9 +72,58 @@ def climb_to_start(
     program = model.compiled(("climb", layout), _climb(model, layout))
     position, exact, score, prior_ok = program(key, data)
     if not np.isfinite(score):
-        raise _no_support(model, layout, position, exact, data, bool(np.any(prior_ok)))
-    inspect_observations(model, layout, model.prior.constrain(position, exact), data)
+        raise _no_support(model, layout, position, exact, data, bool(prior_ok))
+    theta = model.prior.constrain(position, exact)
+    inspect_observations(model, layout, theta, data)
+    if not is_possible(model, layout, position, exact, data):
+        raise _impossible_data(model, layout, theta, data)
     return position, exact
+
+
+def shake_start(
+    model: RejectionModel,
+    layout: Layout,
+    key: jax.Array,
+    position: jax.Array,
+    exact: Theta,
+    data: Observed,
+    shake: float,
+) -> jax.Array | None:
+    """The position with noise on it, where all data are still possible; None if none was found."""
+    if not shake:
+        return position
+    for turn in range(TRIES):
+        own_key = jax.random.fold_in(key, turn) if turn else key
+        shaken = position + shake * jax.random.normal(own_key, position.shape)
+        if is_possible(model, layout, shaken, exact, data):
+            return shaken
+    return None
+
+
+def is_possible(
+    model: RejectionModel, layout: Layout, position: jax.Array, exact: Theta, data: Observed
+) -> bool:
+    """Whether the prior and the likelihood of every observation are finite there."""
+
+    def possible(position: jax.Array, exact: Theta, data: Observed) -> jax.Array:
+        theta = model.prior.constrain(position, exact)
+        rows = (None, 0, *[0] * len(data.covariates))
+        log_accept = jax.vmap(model.inside_at, rows)(theta, data.points, *data.covariates)
+        return (
+            jnp.isfinite(model.prior.log_density(position, exact))
+            & jnp.all(_possible_rows(model, theta, data))
+            & jnp.all(jnp.isfinite(log_accept))
+        )
+
+    return bool(model.compiled(("possible start", layout), possible)(position, exact, data))
+
+
+def _possible_rows(model: RejectionModel, theta: Theta, data: Observed) -> jax.Array:
+    """Which observations have a finite density."""
+    terms = jax.vmap(model.log_observed, (None, 0, *[0] * len(data.covariates)))(
+        theta, data.points, *data.covariates
+    )
+    return jnp.isfinite(terms)
 
 
 def first_rejections(
@@ -140,7 +189,7 @@ def _run_from_host(
     like = jax.tree.map(lambda a: a[0], data.points)
     buffer = empty_rejected(layout, like, capacity)
     done = program(key, theta, data, buffer, jnp.int32(limit))
-    refuse_broken(theta, done.worst)
+    refuse_broken(model, theta, done.worst)
     return done
 
 
@@ -160,40 +209,120 @@ def _climb(model: RejectionModel, layout: Layout) -> Any:
             )
             return prior.log_density(position, exact) + weight * jnp.sum(terms)
 
-        def candidate(key: jax.Array, index: jax.Array) -> tuple:
-            key_prior, key_box = jax.random.split(key)
-            position, exact = prior.split(prior.sample(key_prior))
-            box = jax.random.uniform(key_box, position.shape, minval=-2.0, maxval=2.0)
-            return jnp.where(index % 2 == 0, position, box), exact
+        def impossible(position: jax.Array, exact: Theta) -> jax.Array:
+            return jnp.sum(~_possible_rows(model, prior.constrain(position, exact), data))
 
-        keys = jax.random.split(key, CANDIDATES)
-        positions, exacts = jax.vmap(candidate)(keys, jnp.arange(CANDIDATES))
-        scores = jax.vmap(lambda p, e: finite_sum(naive(p, e)))(positions, exacts)
-        prior_ok = jax.vmap(lambda p, e: jnp.isfinite(prior.log_density(p, e)))(positions, exacts)
-        best = jnp.argmax(scores)
-        position, exact = jax.tree.map(lambda a: a[best], (positions, exacts))
+        position, exact, score, prior_ok, spread = _best_candidate(model, key, naive, impossible)
         if not prior.size:
-            return position, exact, scores[best], prior_ok
+            return position, exact, score, prior_ok
 
         # Steps on the scale of the candidates, smaller as the climb ends.
-        spread = jnp.maximum(1.0, jnp.std(positions, axis=0))
         optimiser = optax.adam(optax.cosine_decay_schedule(0.2, CLIMB_STEPS, 0.02))
 
         def ascend(_: int, carry: tuple) -> tuple:
             position, state, best_position, best_score = carry
             score, gradient = jax.value_and_grad(naive)(position, exact)
-            better = finite_sum(score) > best_score
+            better = jnp.isfinite(score) & (score > best_score)
             best_position = jnp.where(better, position, best_position)
             best_score = jnp.where(better, score, best_score)
             usable = jnp.all(jnp.isfinite(gradient))
             update, state = optimiser.update(jnp.where(usable, -gradient, 0.0), state)
-            return position + spread * update, state, best_position, best_score
+            # From where the density is zero no gradient leads back.
+            position = jnp.where(jnp.isfinite(score), position + spread * update, best_position)
+            return position, state, best_position, best_score
 
-        carry = (position, optimiser.init(position), position, scores[best])
-        _, _, position, score = jax.lax.fori_loop(0, CLIMB_STEPS, ascend, carry)
-        return position, exact, score, prior_ok
+        carry = (position, optimiser.init(position), position, score)
+        _, _, top, score = jax.lax.fori_loop(0, CLIMB_STEPS, ascend, carry)
+        if rows.size == layout.n:
+            return top, exact, score, prior_ok
+
+        # The climb has seen some rows only: back towards its start until all are possible.
+        def back(carry: tuple) -> tuple:
+            _, share = carry
+            share = jnp.where(share > 1e-3, share / 2, 0.0)
+            return position + share * (top - position), share
+
+        def is_short(carry: tuple) -> jax.Array:
+            return (carry[1] > 0) & (impossible(carry[0], exact) > 0)
+
+        top, _ = jax.lax.while_loop(is_short, back, (top, jnp.ones(())))
+        return top, exact, score, prior_ok
 
     return climb
+
+
+class _Search(NamedTuple):
+    """The best candidate so far; ``score`` is -inf where some observations are impossible."""
+
+    turn: jax.Array
+    position: jax.Array
+    exact: Theta
+    score: jax.Array
+    impossible: jax.Array  # so many of the observations are
+    prior_ok: jax.Array
+    spread: jax.Array
+
+
+def _best_candidate(model: RejectionModel, key: jax.Array, naive: Any, impossible: Any) -> tuple:
+    """The candidate with the largest naive density; if all are impossible, more of them.
+
+    Half of the candidates are draws from the prior, half uniform in a box of unconstrained space.
+    From the second round on the box grows, and half of all candidates lie around the one with the
+    most possible observations, at distances from a hundredth to ten.
+    """
+    prior = model.prior
+
+    def candidate(key: jax.Array, index: jax.Array, so_far: _Search) -> tuple:
+        key_prior, key_box = jax.random.split(key)
+        position, exact = prior.split(prior.sample(key_prior))
+        box = jax.random.uniform(key_box, position.shape, minval=-2.0, maxval=2.0)
+        position = jnp.where(index % 2 == 0, position, (1 + so_far.turn) * box)
+        key_scale, key_near = jax.random.split(jax.random.fold_in(key, 2))
+        scale = 10 ** jax.random.uniform(key_scale, minval=-2.0, maxval=1.0)
+        near = so_far.position + scale * jax.random.normal(key_near, position.shape)
+        around = (so_far.turn > 0) & (index % 4 >= 2)
+        return jax.tree.map(
+            lambda a, b: jnp.where(around, a, b), (near, so_far.exact), (position, exact)
+        )
+
+    def one_round(so_far: _Search) -> _Search:
+        own_key = jnp.where(so_far.turn == 0, key, jax.random.fold_in(key, so_far.turn))
+        keys = jax.random.split(own_key, CANDIDATES)
+        positions, exacts = jax.vmap(candidate, (0, 0, None))(keys, jnp.arange(CANDIDATES), so_far)
+        scores = jax.vmap(naive)(positions, exacts)
+        prior_ok = jnp.isfinite(jax.vmap(prior.log_density)(positions, exacts))
+        counts = jax.lax.map(lambda at: impossible(*at), (positions, exacts))
+        counts = jnp.where(prior_ok, counts, MOST_ROWS)
+        scores = jnp.where((counts == 0) & jnp.isfinite(scores), scores, -jnp.inf)
+        best = jnp.where(jnp.any(jnp.isfinite(scores)), jnp.argmax(scores), jnp.argmin(counts))
+        position, exact = jax.tree.map(lambda a: a[best], (positions, exacts))
+        new = _Search(
+            so_far.turn + 1,
+            position,
+            exact,
+            scores[best],
+            counts[best],
+            so_far.prior_ok | jnp.any(prior_ok),
+            jnp.maximum(1.0, jnp.std(positions, axis=0)),
+        )
+        better = jnp.isfinite(new.score) | (new.impossible <= so_far.impossible)
+        kept = so_far._replace(turn=new.turn, prior_ok=new.prior_ok)
+        return jax.tree.map(lambda a, b: jnp.where(better, a, b), new, kept)
+
+    position, exact = prior.split(prior.sample(key))
+    first = _Search(
+        jnp.int32(0),
+        position,
+        exact,
+        jnp.array(-jnp.inf),
+        jnp.array(MOST_ROWS),
+        jnp.array(False),
+        jnp.ones(position.shape),
+    )
+    found = jax.lax.while_loop(
+        lambda search: (search.turn < ROUNDS) & ~jnp.isfinite(search.score), one_round, first
+    )
+    return found.position, found.exact, found.score, found.prior_ok, found.spread
 
 
 def _no_support(
@@ -207,18 +336,31 @@ def _no_support(
     theta = model.prior.constrain(position, exact)
     if not prior_ok:
         return StartError(
-            f"the prior density is zero or NaN at all {CANDIDATES} starting candidates, for "
-            f"example at theta={shown(theta)}; check the prior's parameters (a negative scale?)"
+            f"the prior density is zero or NaN at all {CANDIDATES * ROUNDS} starting candidates, "
+            f"for example at theta={shown(theta)}; check the prior's parameters (a negative scale?)"
         )
     try:
         inspect_observations(model, layout, theta, data)
     except Exception as error:
         return error
+    return _impossible_data(model, layout, theta, data)
+
+
+def _impossible_data(
+    model: RejectionModel, layout: Layout, theta: Theta, data: Observed
+) -> StartError:
+    program = model.compiled(
+        ("possible rows", layout), lambda theta, data: _possible_rows(model, theta, data)
+    )
+    possible = np.asarray(program(theta, data))[: layout.n]
+    first = int(np.argmin(possible))
+    value = shown(jax.tree.map(lambda a: np.asarray(a[first]), data.points))
     return StartError(
-        f"the data have zero or NaN density at all {CANDIDATES} starting candidates drawn from "
-        f"the prior, for example at theta={shown(theta)}; either the prior has no support where "
-        "the data are possible, or log_proposal is NaN there: evaluate "
-        "model.log_proposal(theta, x[0]) by hand"
+        f"no place to start: at the best of {CANDIDATES * ROUNDS} candidates drawn from the prior "
+        f"and around, theta={shown(theta)}, {int((~possible).sum())} of {layout.n} observations "
+        f"have zero, infinite or NaN density, the first at index {first} (value {value}). Either "
+        "the prior has no support where the data are possible, or the data do not fit the family, "
+        "or log_proposal is NaN there: evaluate model.log_proposal(theta, x) by hand"
     )
 
 

@@ -29,11 +29,12 @@ from offcut.augmentation.layout import (
 )
 from offcut.augmentation.shared import Run, merge_worst, no_worst
 from offcut.budget import MOST_ATTEMPTS
+from offcut.errors import ModelError
 from offcut.imputation.impute import first_imputed, refuse_impossible_zones
 from offcut.model_sampler import ModelSampler
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
-from offcut.promises import broken_promise, is_broken
+from offcut.promises import broken_promise, is_broken, not_finite, shown
 from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 from offcut.start import find_start
 
@@ -54,15 +55,28 @@ class Attempts(NamedTuple):
     """The loop over attempts."""
 
     count: jax.Array  # type: ignore[assignment] # not the method of tuple
+    position: jax.Array  # that of theta2 beside the new theta1
     exact: Theta
+    latent: Theta  # both on their own scales, to be named where the draw is impossible
     run: Run
     over: jax.Array  # more rejections than the budget allows: try again
+    impossible: jax.Array  # theta1 was drawn where the prior is zero
+
+
+class Evidence(NamedTuple):
+    """What a broken step can say: the worst log acceptance, and theta after an impossible draw."""
+
+    worst: Any
+    impossible: jax.Array
+    theta: Theta
 
 
 class AugmentedSampler(ModelSampler):
     """Algorithm 2 with a kernel that moves theta2 given X and Y (NUTS, HMC, RandomWalk)."""
 
     redraws = True
+    #: What is not finite where ``move`` is not sound.
+    unsound = "the log density of data and rejections"
 
     def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
         super().__init__(model, layout, kernel)
@@ -92,13 +106,17 @@ class AugmentedSampler(ModelSampler):
         before = state
         # Its own fold: models with nothing hidden keep their bits.
         state, data, imputing = self.complete(jax.random.fold_in(key, 2), state, data)
-        drawn, attempts, gave_up, run_status, worst = self._draw_pairs(key_pair, state, stage, data)
-        status = jnp.where(is_broken(worst.log_accept), BROKEN, run_status)
+        drawn, attempts, gave_up, run_status, evidence = self._draw_pairs(
+            key_pair, state, stage, data
+        )
+        broken = is_broken(evidence.worst.log_accept) | evidence.impossible
+        status = jnp.where(broken, BROKEN, run_status)
 
         if self.model.prior.size:
-            position, tuning, stats = self.move(key_kernel, drawn, stage, data)
+            position, tuning, stats, sound = self.move(key_kernel, drawn, stage, data)
         else:  # every parameter has an exact update
-            position, tuning, stats = state.position, state.tuning, {}
+            position, tuning, stats, sound = drawn.position, state.tuning, {}, jnp.array(True)
+        status = jnp.where((status == OK) & ~sound, BROKEN, status)
         moved = State(position, drawn.exact, drawn.rejected, tuning, state.imputed)
         fine = status == OK
         # On trouble everything but Y is put back here; _draw_pairs has put Y back already.
@@ -114,12 +132,17 @@ class AugmentedSampler(ModelSampler):
             **imputing,
             **stats,
         }
-        return kept._replace(rejected=drawn.rejected), Info(stats, status, worst)
+        theta = self.model.prior.constrain(drawn.position, drawn.exact)
+        evidence = (theta, sound, evidence)
+        return kept._replace(rejected=drawn.rejected), Info(stats, status, evidence)
 
     def move(
         self, key: jax.Array, drawn: State, stage: Stage, data: Observed
-    ) -> tuple[jax.Array, Any, dict[str, jax.Array]]:
-        """Update theta2 given X, Y and theta1: the new position, tuning and statistics."""
+    ) -> tuple[jax.Array, Any, dict[str, jax.Array], jax.Array]:
+        """Update theta2 given X, Y and theta1: the new position, tuning and statistics.
+
+        And whether all that it was made of was finite.
+        """
 
         def log_density(position: jax.Array) -> jax.Array:
             theta = self.model.prior.constrain(position, drawn.exact)
@@ -133,10 +156,13 @@ class AugmentedSampler(ModelSampler):
 
         Each block of theta1 needs its own pair under a budget: a chain of block updates followed
         by one redraw of Y would not be an exact draw. Without a budget Y is needed once only.
+        theta2 stays what it is on its own scale, so its position is part of what is drawn: where
+        its support depends on theta1, the same position would be another theta2.
         """
         updates: list[Any] = list(self.model.exact_updates.values()) or [None]
         over, status = jnp.array(False), jnp.int32(OK)
         worst, held = None, state
+        impossible, blamed = jnp.array(False), self._latent(state)
         for index, update in enumerate(updates):
             last = index == len(updates) - 1
             skip = jnp.array(False) if last else ~stage.restricted
@@ -150,19 +176,27 @@ class AugmentedSampler(ModelSampler):
             status = jnp.where(full, FULL, status)
             worst = run.worst if worst is None else merge_worst(worst, run.worst)
             count, over = attempts.count, over | attempts.over
-            success = ~attempts.over & (status == OK)
+            success = ~attempts.over & ~attempts.impossible & (status == OK)
+            blamed = jax.tree.map(
+                lambda new, old, first=attempts.impossible & ~impossible: jnp.where(
+                    first, new, old
+                ),
+                attempts.latent,
+                blamed,
+            )
+            impossible |= attempts.impossible
             # The buffer holds both the old Y and the new one: choosing is a matter of integers.
-            exact = jax.tree.map(
+            position, exact = jax.tree.map(
                 lambda new, old, success=success: jnp.where(success, new, old),
-                attempts.exact,
-                held.exact,
+                (attempts.position, attempts.exact),
+                (held.position, held.exact),
             )
             drawn = success & ~skip
             rejected = run.rejected._replace(
                 offset=jnp.where(drawn, run.rejected.offset, held.rejected.offset),
                 count=jnp.where(drawn, run.rejected.count, held.rejected.count),
             )
-            held = held._replace(exact=exact, rejected=rejected)
+            held = held._replace(position=position, exact=exact, rejected=rejected)
         # A step that is not OK hands back the Y from before it, which no attempt has touched.
         fine = status == OK
         rejected = held.rejected._replace(
@@ -170,7 +204,14 @@ class AugmentedSampler(ModelSampler):
             count=jnp.where(fine, held.rejected.count, state.rejected.count),
         )
         held = held._replace(rejected=rejected)
-        return held, count, over, status, worst
+        return held, count, over, status, Evidence(worst, impossible, blamed)
+
+    def _latent(self, state: State) -> Theta:
+        """theta2 and theta1 on their own scales; nothing where there is no theta1."""
+        if not state.exact:
+            return {}
+        theta = self.model.prior.constrain(state.position, state.exact)
+        return {name: theta[name] for name in self.model.prior.shapes}
 
     def _attempt(
         self,
@@ -183,23 +224,28 @@ class AugmentedSampler(ModelSampler):
         skip_rejections: jax.Array,
     ) -> Attempts:
         """Draw one block of theta1 and Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
-        model = self.model
+        prior = self.model.prior
 
         def try_once(attempts: Attempts) -> Attempts:
             key_exact, key_y = jax.random.split(jax.random.fold_in(key, attempts.count))
-            exact = held.exact
+            position, exact, latent = held.position, held.exact, self._latent(held)
+            impossible = jnp.array(False)
             if update is not None:
-                theta = model.prior.constrain(held.position, exact)
-                exact = {**exact, **self._exact_draw(update, key_exact, theta, data)}
-            theta = model.prior.constrain(held.position, exact)
-            limit = jnp.where(skip_rejections, -1, budget)
+                theta = prior.constrain(position, exact)
+                new = self._exact_draw(update, key_exact, theta, data)
+                exact, latent = {**exact, **new}, {**latent, **new}
+                position = prior.beside(position, held.exact, exact)
+                impossible = ~jnp.isfinite(prior.log_density(position, exact))
+            theta = prior.constrain(position, exact)
+            limit = jnp.where(skip_rejections | impossible, -1, budget)
             run = self.run_sampler(key_y, theta, data, attempts.run.rejected, limit)
-            over = (run.rejected.count > budget) & ~skip_rejections
-            return Attempts(attempts.count + 1, exact, run, over)
+            over = (run.rejected.count > budget) & ~skip_rejections & ~impossible
+            return Attempts(attempts.count + 1, position, exact, latent, run, over, impossible)
 
         like = jax.tree.map(lambda a: a[0], held.rejected.points)
         blank = Run(scratch, jnp.int32(0), None, no_worst(like))
-        start = Attempts(jnp.int32(0), held.exact, blank, jnp.array(True))
+        no, latent = jnp.array(False), self._latent(held)
+        start = Attempts(jnp.int32(0), held.position, held.exact, latent, blank, ~no, no)
         return lax.while_loop(lambda a: a.over & (a.count < MOST_ATTEMPTS), try_once, start)
 
     def run_sampler(
@@ -233,6 +279,19 @@ class AugmentedSampler(ModelSampler):
         return state._replace(rejected=resized_rejected(self.layout, state.rejected, capacity))
 
     def explain(self, state: State, evidence: Any) -> Exception:
-        """log_accept was NaN or above 0."""
-        theta = self.model.prior.constrain(state.position, state.exact)
-        return broken_promise(theta, evidence.point, float(evidence.log_accept))
+        """log_accept was NaN or above 0, an exact update drew what the prior excludes, or numbers
+        overflowed.
+        """
+        theta, sound, evidence = evidence
+        if evidence.impossible:
+            names = ", ".join(name for names in self.model.exact_updates for name in names)
+            return ModelError(
+                f"an exact update ({names}) has drawn theta={shown(evidence.theta)}, where the "
+                "prior density is zero or NaN; it must draw from p(names | data, rest of theta), "
+                "in which the prior of the rest given its names is a factor"
+            )
+        worst = evidence.worst
+        if is_broken(worst.log_accept) or sound:
+            theta = self.model.prior.constrain(state.position, state.exact)
+            return broken_promise(self.model, theta, worst.point, float(worst.log_accept))
+        return not_finite(theta, self.unsound)

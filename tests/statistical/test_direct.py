@@ -12,6 +12,7 @@ from scipy import stats
 import offcut
 from offcut.errors import SettingsError
 from offcut.regions import Box
+from offcut.sampling import prepare
 from offcut.window_mass import log_mass
 from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees, run_numpyro
 
@@ -180,3 +181,131 @@ def test_where_the_mass_is_not_known_direct_says_why(model, reason):
     shape = (3, 2) if "single" in reason else 3
     with pytest.raises(SettingsError, match=reason):
         offcut.sample(model, np.full(shape, 0.6), kernel=offcut.Direct(), progress=False)
+
+
+#: Windows with a piece that has no mass, by family; the last piece is the one that has.
+VOID = {
+    "normal": [[(1e200, 2e200), (0.5, 1.0)], [(-3e12, -2e12), (0.5, 1.0)]],
+    "log normal": [[(-2.0, -1.0), (0.5, 1.0)], [(-1.0, 0.0), (0.5, 1.0)]],
+    "exponential": [[(-2.0, -1.0), (0.5, 1.0)], [(1e308, np.inf), (0.5, 1.0)]],
+    "Weibull": [[(-2.0, -1.0), (0.5, 1.0)], [(1e250, 1e251), (0.5, 1.0)]],
+    "logistic": [[(1e15, 2e15), (0.5, 1.0)]],
+    "Laplace": [[(-2e15, -1e15), (0.5, 1.0)]],
+    "Pareto": [[(0.1, 0.2), (0.5, 1.0)], [(-np.inf, 0.3), (0.5, 1.0)], [(0.1, 0.4), (0.5, 1.0)]],
+}
+
+
+def few(names, short):
+    """All names, those that are not ``short`` under calibrate."""
+    return [n if n in short else pytest.param(n, marks=pytest.mark.calibrate) for n in names]
+
+
+@pytest.mark.parametrize("name", few(VOID, {"normal", "exponential", "Pareto"}))
+def test_a_piece_without_mass_says_nothing(name):
+    """Neither about the mass nor about its slope, at the theta of FAMILIES and further out."""
+    kind = type(FAMILIES[name][0])
+    names = list(kind.arg_constraints)
+    first = np.array([getattr(FAMILIES[name][0], n) for n in names], float)
+    with jax.enable_x64(True):
+
+        def all_masses(values):
+            base = kind(**dict(zip(names, values, strict=True)))
+            pairs = [log_mass(base, w) for window in VOID[name] for w in (window, window[-1:])]
+            return jax.numpy.stack(pairs)
+
+        both = jax.jit(lambda values: (all_masses(values), jax.jacrev(all_masses)(values)))
+        value, slope = both(first)
+        assert np.isfinite(value).all()
+        assert np.isfinite(slope).all()
+        np.testing.assert_allclose(value[::2], value[1::2], rtol=1e-12)
+        np.testing.assert_allclose(slope[::2], slope[1::2], rtol=1e-9, atol=1e-12)
+        far = first * np.where(np.isin(names, ["scale"]), 1e-9, 1.0)
+        value, slope = both(far)
+        assert not np.isnan(value).any()
+        assert np.isfinite(slope).all()
+
+
+def test_a_window_without_mass_is_impossible_and_flat():
+    with jax.enable_x64(True):
+        window = [(-3.0, -2.0), (0.1, 0.3)]
+        mass = jax.value_and_grad(lambda scale: log_mass(dist.Pareto(scale, 2.0), window))
+        value, slope = mass(0.4)
+        assert value == -np.inf
+        assert slope == 0.0
+
+
+@pytest.mark.parametrize("name", few(FAMILIES, {"normal", "Pareto"}))
+def test_a_narrow_piece_has_the_mass_of_its_density(name):
+    """Where the two ends have the same logarithm of F; the density's slope with it."""
+    kind, at = type(FAMILIES[name][0]), FAMILIES[name][0]
+    names = list(kind.arg_constraints)
+    first = np.array([getattr(at, n) for n in names], float)
+    width = 2.0**-40
+    with jax.enable_x64(True):
+
+        def mass(values):
+            base = kind(**dict(zip(names, values, strict=True)))
+            return log_mass(base, [(1.5, 1.5 + width)])
+
+        def density(values):
+            base = kind(**dict(zip(names, values, strict=True)), validate_args=False)
+            return base.log_prob(1.5 + width / 2) + np.log(width)
+
+        for found, wanted in zip(
+            jax.jit(jax.value_and_grad(mass))(first),
+            jax.jit(jax.value_and_grad(density))(first),
+            strict=True,
+        ):
+            np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("covariates", [False, True])
+def test_the_density_of_more_than_a_chunk_of_data(covariates):
+    """Point by point, which needs no room for rejections; as compiled for a sampler."""
+    x = np.random.default_rng(7).uniform(size=300)
+    c = np.linspace(-0.5, 0.5, 300) if covariates else np.zeros(300)
+    model = offcut.truncated(
+        prior={"loc": dist.Laplace(0.0, 1.0)},
+        base=lambda theta, c=0.0: dist.Laplace(theta["loc"] + c, 0.5),
+        inside=Box(0, 1),
+    )
+    with jax.enable_x64(True):
+        given = c if covariates else None
+        sampler, arrays, _ = prepare(model, x, given, offcut.Direct())
+        found = jax.jit(lambda u, data: sampler._log_density(data)(u))(np.array([0.2]), arrays)
+    base = stats.laplace(0.2 + c, 0.5)
+    likelihood = base.logpdf(x) - np.log(base.cdf(1) - base.cdf(0))
+    assert float(found) == pytest.approx(np.sum(likelihood) + stats.laplace.logpdf(0.2), rel=1e-12)
+
+
+@pytest.mark.calibrate
+def test_more_than_a_chunk_of_data_and_pieces_that_come_and_go():
+    """A Pareto whose support may begin in, between or behind the pieces of its window."""
+    window = [(0.5, 1.0), (2.0, 3.0)]
+    u = np.random.default_rng(7).uniform(size=150)
+    x = 2.0 * (1 - u * (1 - 1.5**-2.0)) ** -0.5  # alpha = 2, seen in (2, 3)
+    model = offcut.truncated(
+        prior={"scale": dist.Uniform(0.2, 1.9), "alpha": dist.Gamma(4.0, 2.0)},
+        base=lambda theta: dist.Pareto(theta["scale"], theta["alpha"]),
+        inside=Box(*window[0]) | Box(*window[1]),
+    )
+    posterior = offcut.sample(
+        model, x, kernel=offcut.Direct(), seed=3, **{**RUN, "draws": 600, "warmup": 200}
+    )
+
+    def log_density(scale, alpha):
+        mass = 0.0
+        for low, high in window:
+            ends = [np.maximum(end, scale) for end in (low, high)]
+            mass = mass + (ends[0] / scale) ** -alpha - (ends[1] / scale) ** -alpha
+        like = len(x) * (np.log(alpha) + alpha * np.log(scale)) - (alpha + 1) * np.log(x).sum()
+        return like - len(x) * np.log(mass) + stats.gamma.logpdf(alpha, 4, scale=0.5)
+
+    truth = Grid(log_density, scale=(0.2, 1.9, 680), alpha=(1e-3, 8.0, 400))
+    assert_agrees(posterior, truth, ["scale", "alpha"])
+    naive = Grid(
+        lambda scale, alpha: log_density(np.maximum(scale, 1.0), alpha),
+        scale=(0.2, 1.9, 680),
+        alpha=(1e-3, 8.0, 400),
+    )
+    assert_disagrees(posterior, naive, ["scale"])

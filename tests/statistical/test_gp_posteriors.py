@@ -109,7 +109,6 @@ def test_local_moves_with_wrong_odds_are_caught(monkeypatch):
     monkeypatch.setattr(
         BirthDeathSampler, "_odds", lambda self, *arguments: right(self, *arguments) - 0.3
     )
-    offcut.GPDensity.programs.clear()
     found = compared("density", rejections=offcut.BirthDeath(31))
     assert min(found.values()) < FALSE_ALARM
 

@@ -270,13 +270,22 @@ def run(model, hide, covariates=(), n=5, point_size=1):
 
 def hide_zone(points, n=5):
     zone = jnp.where(points[:n] >= LIMIT, 0, -1)
-    return Hidden(Whole(jnp.arange(n), zone), None)
+    return Hidden(Whole(jnp.arange(n), zone, jnp.ones(1)), None)
 
 
 @pytest.mark.calibrate
 def test_drawing_from_a_zone_leaves_the_joint_alone():
     assert run(normal_model(censored=lambda y: y >= LIMIT), hide_zone).p_value > FALSE_ALARM
     wrong = normal_model(censored=lambda y: y >= LIMIT + 0.3)  # drawn from another zone
+    assert run(wrong, hide_zone).p_value < FALSE_ALARM
+
+
+@pytest.mark.calibrate
+def test_slices_in_a_zone_leave_the_joint_alone(monkeypatch):
+    monkeypatch.setattr("offcut.imputation.whole.PATIENCE", -1)  # no proposal at all
+    monkeypatch.setattr("offcut.imputation.whole.PATIENCE_EACH", 0)
+    assert run(normal_model(censored=lambda y: y >= LIMIT), hide_zone).p_value > FALSE_ALARM
+    wrong = normal_model(censored=lambda y: y >= LIMIT + 0.3)
     assert run(wrong, hide_zone).p_value < FALSE_ALARM
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
 import offcut
 from offcut.driver.run import Settings, run_chains
@@ -146,3 +146,59 @@ def test_two_parameters_that_trade_off():
     assert found.worst == pytest.approx(truth, abs=0.01)
     for value in found.parameters.values():
         assert float(value) < found.worst
+
+
+THIN = 8
+
+
+def thinned(x, kernel):
+    """The raw run of few draws that are far apart."""
+    model = models.half_normal_mean(PRIOR_SCALE)
+    with jax.enable_x64(True):
+        sampler, arrays, _ = prepare(model, x, None, kernel)
+        # In blocks that do not end where a draw is kept.
+        settings = Settings(400, 300, CHAINS, 3, None, False, block=37, thin=THIN)
+        schedule = warmup_schedule(300)
+        drawn = run_chains(sampler, arrays, len(x), settings, schedule, None, {})
+    return drawn, sampler.kernel_name
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [offcut.Conjugate(), pytest.param(offcut.HMC(num_steps=5), marks=pytest.mark.calibrate)],
+    ids=["Conjugate", "HMC"],
+)
+def test_thinning_does_not_change_the_fraction(truth, kernel):
+    """Pairs are of one sweep. The twin pairs the draws that were kept: lag 8 in place of 1."""
+    x, _, variance, _, fraction = truth
+    drawn, name = thinned(x, kernel)
+    if name.startswith("Conjugate"):  # the fraction itself: 1 - E[1 / J(Y)] / Var(loc)
+        grid = models.half_normal_mean_grid(x, PRIOR_SCALE, low=-4.0, high=4.0, nodes=400)
+        counts = np.arange(400)[:, None]
+        law = stats.nbinom.pmf(counts, len(x), special.ndtr(grid.values["loc"])[None])
+        given = (law / (PRIOR_SCALE**-2 + len(x) + counts)).sum(axis=0)
+        fraction = 1 - grid.mean(given) / variance
+    whole = missing_information(drawn.stats, drawn.draws, name)
+    assert whole.worst == pytest.approx(fraction, abs=0.05)
+
+    def own(chain, names):
+        rows = slice(chain, chain + 1)
+        stat = {key: values[rows] for key, values in drawn.stats.items() if key in names}
+        found = missing_information(stat, {"loc": drawn.draws["loc"][rows]}, name)
+        return float(found.parameters["loc"])
+
+    helpers = {"position", "gradient"}
+    right = np.array([own(chain, helpers | {"before loc"}) for chain in range(CHAINS)])
+    wrong = np.array([own(chain, helpers) for chain in range(CHAINS)])
+    assert p_value(right[:, None], fraction) > FALSE_ALARM
+    assert p_value(wrong[:, None], fraction) < FALSE_ALARM
+
+
+def test_what_was_before_a_sweep_is_not_in_the_result(truth):
+    model = models.half_normal_mean(PRIOR_SCALE)
+    short = {"chains": 2, "warmup": 20, "seed": 3, "progress": False}
+    whole = offcut.sample(model, truth[0], draws=80, **short)
+    sparse = offcut.sample(model, truth[0], draws=10, thin=THIN, **short)
+    assert not [name for name in sparse["sample_stats"] if name.startswith("before")]
+    kept = whole["posterior"]["loc"].values[:, THIN - 1 :: THIN]
+    assert np.array_equal(kept, sparse["posterior"]["loc"].values)

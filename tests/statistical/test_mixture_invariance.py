@@ -195,7 +195,8 @@ def change(sampler, counts, *, budget=40, replicates=4000, steps=2, seed=5):
     for name, values in changes.items():
         values = np.asarray(values)[fits]
         assert np.isfinite(values).all(), name
-        z[name] = float(values.mean() / (values.std(ddof=1) / np.sqrt(len(values))))
+        if values.any():  # the spread of one event is 0 before and after
+            z[name] = float(values.mean() / (values.std(ddof=1) / np.sqrt(len(values))))
     p = 2 * distributions.norm.sf(max(map(abs, z.values()))) * len(z)
     moved = float(np.mean(np.asarray(changes["first mean"])[fits] != 0))
     assert moved > 0.9

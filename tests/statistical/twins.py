@@ -10,6 +10,7 @@ from offcut.augmentation.algorithm1 import run_algorithm_1
 from offcut.augmentation.layout import write_rows
 from offcut.augmentation.shared import run_shared
 from offcut.kernels.pseudo_marginal import PseudoMarginalSampler
+from offcut.kernels.walk import Sound
 from offcut.sweep import AugmentedSampler
 
 
@@ -137,4 +138,5 @@ class IndicatorFromEstimate(PseudoMarginalSampler):
             - state.log_estimate[0]
         )
         estimate = jnp.stack([log_new, wanted])
-        return ratio, estimate, run.rejected.count, run.worst, jnp.array(False)
+        sound = Sound(jnp.array(True), jnp.array(True))
+        return ratio, estimate, run.rejected.count, run.worst, jnp.array(False), sound

@@ -32,10 +32,13 @@ class Observed(NamedTuple):
 
 
 def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]:
-    """``f(theta, observed, rejected) -> log p(X, Y | theta)``, differentiable in theta."""
+    """``f(theta, observed, rejected) -> log p(X, Y | theta)``, differentiable in theta.
+
+    Where ``rejected`` is None the sum goes over X alone.
+    """
 
     def value_and_gradient(
-        smooth: Theta, fixed: Theta, observed: Observed, rejected: Rejected
+        smooth: Theta, fixed: Theta, observed: Observed, rejected: Rejected | None
     ) -> tuple:
         first_x = jax.tree.map(lambda a: a[0], observed.points)
 
@@ -53,6 +56,8 @@ def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]
         over_x = _chunked_sum(
             observed_point, smooth, (observed.points, *observed.covariates), layout.n, layout.chunk
         )
+        if rejected is None:
+            return over_x
         over_y = _chunked_sum(
             rejected_point,
             smooth,
@@ -64,7 +69,9 @@ def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]
         return jax.tree.map(jnp.add, over_x, over_y)
 
     @jax.custom_vjp
-    def joint(smooth: Theta, fixed: Theta, observed: Observed, rejected: Rejected) -> jax.Array:
+    def joint(
+        smooth: Theta, fixed: Theta, observed: Observed, rejected: Rejected | None
+    ) -> jax.Array:
         return value_and_gradient(smooth, fixed, observed, rejected)[0]
 
     def backward(gradient: Theta, cotangent: jax.Array) -> tuple:
@@ -72,7 +79,7 @@ def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]
 
     joint.defvjp(value_and_gradient, backward)
 
-    def of_theta(theta: Theta, observed: Observed, rejected: Rejected) -> jax.Array:
+    def of_theta(theta: Theta, observed: Observed, rejected: Rejected | None) -> jax.Array:
         # Deterministic sites may be whole numbers or flags, which have no gradient.
         smooth = {k: v for k, v in theta.items() if jnp.issubdtype(jnp.result_type(v), jnp.inexact)}
         fixed = {k: v for k, v in theta.items() if k not in smooth}
@@ -160,10 +167,11 @@ def _chunked_sum(
     evaluate = jax.value_and_grad(chunk_sum) if gradient else chunk_sum
 
     def add_chunk(carry: tuple) -> tuple:
-        start, total = carry
-        return start + chunk, jax.tree.map(jnp.add, total, evaluate(theta, start))
+        trip, total = carry
+        return trip + 1, jax.tree.map(jnp.add, total, evaluate(theta, trip * chunk))
 
     shapes = jax.eval_shape(evaluate, theta, jnp.int32(0))
     zero = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-    start = (jnp.int32(0), zero)
-    return lax.while_loop(lambda carry: carry[0] < count, add_chunk, start)[1]
+    # Trips are counted by one: of `start < 1; start += chunk` XLA (jaxlib 0.10.2) makes no trip.
+    trips = (count + chunk - 1) // chunk
+    return lax.while_loop(lambda carry: carry[0] < trips, add_chunk, (jnp.int32(0), zero))[1]

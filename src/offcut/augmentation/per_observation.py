@@ -41,10 +41,13 @@ def run_per_observation(
     *,
     keep_accepted: bool = False,
     store: bool = True,
+    order: jax.Array | None = None,
 ) -> tuple[Run, jax.Array]:
     """Run every observation to its acceptance, or until more than ``limit`` are rejected.
 
-    Returns the run and the number of rejections of each observation.
+    Returns the run and the number of rejections of each observation. The last of ``order`` (by
+    default of the observations as they stand) are served first: this matters where the limit cuts
+    the run short, and for nothing else.
     """
     n, size = layout.n, layout.block
     capacity = capacity_of(layout, buffer)
@@ -116,11 +119,14 @@ def run_per_observation(
             update_worst(worst, proposed.log_accept, proposed.points),
         )
 
+    stack = jnp.arange(n + size, dtype=jnp.int32) % (n + 1)
+    if order is not None:
+        stack = stack.at[:n].set(order.astype(jnp.int32))
     carry = (
         jnp.int32(0),
         jnp.int32(n),
         jnp.int32(0),
-        jnp.arange(n + size, dtype=jnp.int32) % (n + 1),
+        stack,
         jnp.zeros((n + 1,), jnp.int32),
         buffer.points,
         buffer.owner,

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from offcut.cli import options as o
-from offcut.cli.console import EXIT_CODES, err, out, reported
+from offcut.cli.console import EXIT_CODES, err, out, reported, safe
 from offcut.cli.fitted import command_line
 
 Model = Annotated[
@@ -80,6 +79,7 @@ def compare(
 ) -> None:
     """Run the samplers of a model and print effective draws per second, with intervals."""
     from offcut.comparing import compare_samplers
+    from offcut.fitting.comparison_page import comparison_folder, write_comparison
     from offcut.fitting.contenders import chosen_among, contenders
     from offcut.fitting.request import Request
     from offcut.fitting.run import noticed
@@ -99,12 +99,13 @@ def compare(
         found, data, _ = contenders(request)
     chosen = chosen_among(found, samplers)
     largest = parse_budget(budget)
+    folder = None if output is None else comparison_folder(output)
     status = err().status("reading") if not quiet else None
 
     def tell(name: str, repeat: int) -> None:
         if status is not None:
             doing = "compiling" if repeat < 0 else f"repeat {repeat + 1} of {repeats}"
-            status.update(f"{escape(name)}: {doing}")
+            status.update(f"{safe(name)}: {doing}")
 
     if status is not None:
         status.start()
@@ -117,40 +118,41 @@ def compare(
         if status is not None:
             status.stop()
     _print(result, file, len(data), quiet)
-    if output is not None:
-        from offcut.fitting.comparison_page import write_comparison
-
-        for path in write_comparison(result, output, f"{model} on {file.name}", command_line()):
-            out().print(f"  {escape(str(path))}", soft_wrap=True)
+    if folder is not None:
+        for path in write_comparison(result, folder, f"{model} on {file.name}", command_line()):
+            out().print(f"  {safe(str(path))}", soft_wrap=True)
 
 
 def _print(result: Any, file: Path, count: int, quiet: bool) -> None:
-    from offcut.fitting.comparison_page import shown, verdict
+    from offcut.fitting.comparison_page import NO_REFERENCE, in_order, shown, verdict
 
-    table = Table(title=f"Effective draws per CPU-second, {escape(file.name)} ({count:,} rows)")
+    table = Table(title=f"Effective draws per CPU-second, {safe(file.name)} ({count:,} rows)")
     table.add_column("sampler", no_wrap=True)
     table.add_column("ESS/s (95%)", justify="right")
     for name in ("slowest quantity", "mean ± error", "agreement"):
         table.add_column(name)
-    fastest = max(result.ran, key=lambda one: one.rate(one.worst).middle, default=None)
-    for one in result.measured:
-        name = escape(one.contender.name)
+    ranked = in_order(result)
+    for one in ranked:
+        name = safe(one.contender.name)
         if one.contender.approximate:
             name += " [yellow](approximate)[/yellow]"
         if one.refusal:
             table.add_row(name, "[dim]–[/dim]", "[dim]does not fit[/dim]")
             continue
-        cells = [escape(cell) for cell in shown(one)]
+        cells = [safe(cell) for cell in shown(one)]
         told = verdict(result, one)
-        colour = "red" if told.startswith("DISAGREES") else "green"
-        style = "bold" if one is fastest else None
-        table.add_row(name, *cells, f"[{colour}]{escape(told)}[/{colour}]", style=style)
+        colour = "red" if one.trouble or told.startswith("DISAGREES") else "green"
+        style = "bold" if one is ranked[0] and not one.trouble else None
+        table.add_row(name, *cells, f"[{colour}]{safe(told)}[/{colour}]", style=style)
     out().print(table)
+    if result.without_reference():
+        out().print(f"[red]{NO_REFERENCE}[/red]")
     for one in result.measured:
         if one.refusal:
-            out().print(f"[yellow]{escape(one.contender.name)}[/yellow]: {escape(one.refusal)}")
+            out().print(f"[yellow]{safe(one.contender.name)}[/yellow]: {safe(one.refusal)}")
     if not quiet and result.ran:
         out().print(
-            "[dim]One chain a repeat; warm-up and compiling are not counted. Intervals: 95%, over "
-            "repeats. |z| compares posterior means with those of the reference.[/dim]"
+            "[dim]One chain a repeat; warm-up and compiling are not counted. ESS: of all repeats "
+            "together. Intervals: 95%, over repeats. |z| compares posterior means with those of "
+            "the reference.[/dim]"
         )

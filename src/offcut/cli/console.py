@@ -28,22 +28,39 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def out() -> Console:
     """For results. Made when used, because tests and pipes change the stream."""
-    return Console(highlight=False)
+    return Console(highlight=False, emoji=False)
 
 
 def err() -> Console:
     """For progress, doubts and errors."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, emoji=False)
+
+
+def safe(text: object) -> str:
+    """Text for a terminal, whatever names from files are in it: no escapes, no markup of Rich."""
+    from offcut.text import visible
+
+    return escape(visible(text, lines=True))
+
+
+def marked(text: str) -> str:
+    """The markup of pages as Rich's: bold is bold, all else is text."""
+    from offcut.pages.markup import plain_span, spans
+
+    return "".join(
+        f"[bold]{safe(plain_span(span))}[/bold]" if span.kind == "bold" else safe(plain_span(span))
+        for span in spans(text)
+    )
 
 
 def show_doubt(text: str) -> None:
     """A reason for doubt, as a line in colour."""
-    err().print(f"[yellow]![/yellow] {escape(text)}")
+    err().print(f"[yellow]![/yellow] {safe(text)}")
 
 
 def show_error(text: str, title: str = "Error") -> None:
     """A panel like those of wrong options."""
-    err().print(Panel(escape(text), title=title, title_align="left", border_style="red"))
+    err().print(Panel(safe(text), title=title, title_align="left", border_style="red"))
 
 
 def reported(command: Command) -> Command:

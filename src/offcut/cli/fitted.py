@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import typer
-from rich.markup import escape
 
-from offcut.cli.console import DOUBTFUL, INTERRUPTED, err, out, show_doubt
+from offcut.cli.console import DOUBTFUL, INTERRUPTED, err, marked, out, safe, show_doubt
 
 #: Groups whose summaries are printed.
 MOST_SUMMARIES = 4
@@ -51,7 +49,7 @@ def run_fit(
         elif not quiet and what == "read":
             err().print(_read(value))
         elif not quiet and what == "group" and value:
-            err().print(f"Group [bold]{escape(value)}[/bold]")
+            err().print(f"Group [bold]{safe(value)}[/bold]")
 
     try:
         found = fit(
@@ -72,11 +70,11 @@ def run_fit(
     doubts = found.result.doubts
     if not quiet:
         if found.was_finished:
-            err().print(f"The run in {escape(str(folder))} is finished; its report is new.")
+            err().print(f"The run in {safe(str(folder))} is finished; its report is new.")
         _print_result(found.result, found.was_finished)
         out().print("\n[bold]Written[/bold]")
         for path in found.files:
-            out().print(f"  {escape(str(path))}", soft_wrap=True)
+            out().print(f"  {safe(str(path))}", soft_wrap=True)
     if strict and doubts:
         raise typer.Exit(DOUBTFUL)
 
@@ -94,15 +92,15 @@ def _stem(file: Path) -> str:
 
 def _read(task: Any) -> str:
     table = task.table
-    told = f"[bold]{escape(table.path.name)}[/bold]: {len(table.kept):,} rows of "
-    told += escape(", ".join(table.names))
+    told = f"[bold]{safe(table.path.name)}[/bold]: {len(table.kept):,} rows of "
+    told += safe(", ".join(table.names))
     if table.group_names:
-        told += f", {len(table.group_names)} groups ({escape(', '.join(table.group_names))})"
+        told += f", {len(table.group_names)} groups ({safe(', '.join(table.group_names))})"
     for why, count in table.dropped.items():
-        told += f"\n  {count:,} rows left out that {escape(why)}"
+        told += f"\n  {count:,} rows left out that {safe(why)}"
     if table.left_out:
         names = "; ".join(f"{name} {why}" for name, why in table.left_out.items())
-        told += f"\n  columns left out: {escape(names)}"
+        told += f"\n  columns left out: {safe(names)}"
     return told
 
 
@@ -111,28 +109,23 @@ def _print_result(result: Any, was_finished: bool) -> None:
     console = out()
     console.print()
     for sentence in result.headline():
-        console.print(_bold(sentence))
+        console.print(marked(sentence))
     # On a terminal offcut.sample has shown each summary already.
     seen = sys.stderr.isatty() and sys.stdout.isatty() and not was_finished
     if not seen:
         for name, summary in list(result.summaries.items())[:MOST_SUMMARIES]:
-            console.print(f"\n[bold]{escape(name)}[/bold]" if name else "")
+            console.print(f"\n[bold]{safe(name)}[/bold]" if name else "")
             text = str(summary).split("\n\nBefore you trust this:")[0]
-            console.print(escape(text), soft_wrap=True)
+            console.print(safe(text), soft_wrap=True)
     if seen and result.doubts and not result.fit.doubts:
         count = len(result.doubts)
         console.print(f"\n[bold yellow]Before you trust this[/bold yellow]: {count} above")
     elif result.doubts:
         console.print("\n[bold yellow]Before you trust this[/bold yellow]")
         for line in result.doubts:
-            console.print(f"  [yellow]![/yellow] {escape(line)}", soft_wrap=True)
+            console.print(f"  [yellow]![/yellow] {safe(line)}", soft_wrap=True)
         advice = {line for summary in result.summaries.values() for line in summary.advice}
         for line in sorted(advice):
-            console.print(f"  [dim]try:[/dim] {escape(line)}", soft_wrap=True)
+            console.print(f"  [dim]try:[/dim] {safe(line)}", soft_wrap=True)
     else:
         console.print("\n[green]Nothing speaks against this run.[/green]")
-
-
-def _bold(sentence: str) -> str:
-    """The page's **bold** in Rich's markup."""
-    return re.sub(r"\*\*(.+?)\*\*", r"[bold]\1[/bold]", escape(sentence))

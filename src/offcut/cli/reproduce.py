@@ -11,9 +11,8 @@ from types import TracebackType
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from offcut.cli.console import EXIT_CODES, INTERRUPTED, err, out, reported
+from offcut.cli.console import EXIT_CODES, INTERRUPTED, err, out, reported, safe
 
 EPILOG = f"""[bold]Examples[/bold]
 
@@ -91,7 +90,7 @@ def reproduce(
             tell.stop()
             err().print("Interrupted; what was done is kept. The same command goes on from there.")
             raise typer.Exit(INTERRUPTED) from None
-    out().print(f"{escape(str(page))}   ({time.monotonic() - started:.0f} s)", soft_wrap=True)
+    out().print(f"{safe(str(page))}   ({time.monotonic() - started:.0f} s)", soft_wrap=True)
 
 
 def _command(names: list[str], full: bool, data: Path | None, output: Path) -> str:
@@ -140,8 +139,8 @@ class _Teller:
         """A part says something; it may come from another thread."""
         if self._bar is None:
             seconds = time.monotonic() - self._started
-            err().print(f"{seconds:5.0f} s  {part:12} {escape(line)}", soft_wrap=True)
+            err().print(f"{seconds:5.0f} s  {part:12} {safe(line)}", soft_wrap=True)
             return
         if part not in self._rows:
             self._rows[part] = self._bar.add_task(part, total=None, line="")
-        self._bar.update(self._rows[part], line=escape(line))
+        self._bar.update(self._rows[part], line=safe(line))

@@ -52,11 +52,13 @@ class ProbabilityMatch(Match):
     def draw(
         self, key: jax.Array, theta: Theta, statistics: Any, count: jax.Array, centre: jax.Array
     ) -> Theta:
-        """The probability, kept from rounding to 0 or 1."""
+        """The probability; what rounds to 1 is the float before it.
+
+        That is right to within rounding. What rounds to 0 is not: see ``rates.draw_gamma``.
+        """
         (a, b), (s, f) = self.prior, statistics
-        limits = np.finfo(float)
         p = jax.random.beta(key, a + s, b + f)
-        return {self.sites[0]: jnp.clip(p, limits.tiny, 1 - limits.epsneg)}
+        return {self.sites[0]: jnp.minimum(p, 1 - np.finfo(float).epsneg)}
 
 
 def find(reading: Reading) -> Match:

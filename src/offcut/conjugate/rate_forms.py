@@ -76,9 +76,10 @@ def _beta(base: Family) -> Form | None:
     """The density r x^(r - 1) or its mirror image: one concentration is 1."""
     one, zero = base.constant("concentration1"), base.constant("concentration0")
     if zero is not None and (zero == 1).all():
-        return Form("concentration1", 1, lambda x: (1.0, -jnp.log(jnp.maximum(x, _TINY))))
+        # NumPyro writes the smallest of floats where a draw rounds to 0.
+        return Form("concentration1", 1, lambda x: (1.0, -jnp.log(jnp.where(x > _TINY, x, 0.0))))
     if one is not None and (one == 1).all():
-        return Form("concentration0", 1, lambda x: (1.0, -jnp.log(jnp.maximum(1 - x, _TINY))))
+        return Form("concentration0", 1, lambda x: (1.0, -jnp.log(1 - x)))
     return None
 
 

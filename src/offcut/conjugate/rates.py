@@ -52,8 +52,12 @@ class RateMatch(Match):
 
 
 def draw_gamma(key: jax.Array, shape: jax.Array, rate: jax.Array) -> jax.Array:
-    """Gamma(shape, rate), kept from rounding to 0, where neither logarithm nor inverse exist."""
-    return jnp.maximum(jax.random.gamma(key, shape) / rate, np.finfo(float).tiny)
+    """Gamma(shape, rate).
+
+    It may round to 0, which has neither logarithm nor inverse: the sweep says so, for the smallest
+    of floats in its place would be another draw, at which a chain can get stuck.
+    """
+    return jax.random.gamma(key, shape) / rate
 
 
 def find(reading: Reading) -> Match | None:

@@ -15,6 +15,7 @@ from offcut.cytometry.gates import (
     distance_square,
     gates,
     membership,
+    overlap,
     write_gating_ml,
 )
 from offcut.cytometry.read import read
@@ -36,6 +37,7 @@ __all__ = [
     "from_anndata",
     "gates",
     "membership",
+    "overlap",
     "read",
     "to_anndata",
     "write_gating_ml",

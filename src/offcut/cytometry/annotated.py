@@ -11,6 +11,7 @@ import numpy as np
 from offcut.cytometry.assemble import assemble
 from offcut.cytometry.columns import as_column, as_groups, chosen, listed
 from offcut.cytometry.events import Events
+from offcut.cytometry.h5ad import check_h5ad
 from offcut.cytometry.optional import needed
 from offcut.cytometry.populations import as_table
 from offcut.cytometry.recorded import Recorded
@@ -105,6 +106,7 @@ def _matrix(annotated: Any, layer: str | None, obsm: str | None) -> tuple[Any, l
 def stored(path: Path) -> Any:
     """The AnnData in an H5AD file."""
     anndata = needed("anndata", f"reading {path.name}")
+    check_h5ad(path)
     try:
         return anndata.read_h5ad(path)
     except Exception as error:  # a damaged file can fail anywhere

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import DataError
+from offcut.text import visible
 
 #: How many names or rows an error writes out.
 MOST_LISTED = 20
@@ -87,7 +88,7 @@ def as_column(values: Any, name: str) -> np.ndarray:
     bad = []
     for row, value in enumerate(array.tolist()):
         try:
-            numbers[row] = np.nan if _is_missing(value) else float(value)
+            numbers[row] = np.nan if _is_missing(value) else as_number(value)
         except (TypeError, ValueError):
             bad.append(row)
     if bad:
@@ -97,6 +98,18 @@ def as_column(values: Any, name: str) -> np.ndarray:
             "other columns with channels=[...]"
         )
     return numbers
+
+
+def as_number(value: Any) -> float:
+    """As ``float``; integers beyond its range are infinite, as they are where they are text.
+
+    >>> as_number(-(10**400)), as_number("1e400")
+    (-inf, inf)
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        return -np.inf if value < 0 else np.inf
 
 
 def _is_missing(value: Any) -> bool:
@@ -127,7 +140,7 @@ def as_groups(labels: Any, rows: int, what: str = "group") -> tuple[np.ndarray, 
 def listed(names: Sequence[str]) -> str:
     """Names with commas, not too many."""
     more = len(names) - MOST_LISTED
-    return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(visible, names[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
 def told_rows(rows: Sequence[int] | np.ndarray) -> str:

@@ -45,12 +45,31 @@ def is_fcs(path: Path) -> bool:
 def read_fcs(path: Path, channels: Any) -> Recorded:
     """All columns of the file on the linear scale, the chosen ones' limits, and the spillover."""
     flow = _parsed(path)
+    try:
+        return _recorded(flow, path, channels)
+    except DataError:
+        raise
+    except Exception as error:  # keywords may hold anything
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise DataError(
+            f"the text of {path}, which says what its numbers mean, is damaged ({said}); export "
+            "the file again"
+        ) from error
+
+
+def _recorded(flow: Any, path: Path, channels: Any) -> Recorded:
     stored = _stored(flow, path)
     labels = [[name.strip() for name in kind] for kind in (flow.pnn_labels, flow.pns_labels)]
     default = [place for place in range(stored.shape[1]) if place != flow.time_index]
     places, names = chosen(channels, labels, default)
     whole_numbers = flow.data_type.upper() == "I"
-    ranges = np.array([flow.channels[place + 1]["pnr"] for place in range(stored.shape[1])])
+    ranges = np.array([float(flow.channels[n + 1]["pnr"]) for n in range(stored.shape[1])])
+    wrong = np.flatnonzero(~((ranges > 0) & np.isfinite(ranges)))
+    if len(wrong):
+        raise DataError(
+            f"{path} says $P{wrong[0] + 1}R = {ranges[wrong[0]]:g}, but the range of a channel is "
+            "a positive number; export it again"
+        )
     limits = np.stack([np.zeros_like(ranges), ranges - 1 if whole_numbers else ranges])
     limits = _linear(limits, flow)[:, places]
     all_names = list(labels[0])

@@ -23,6 +23,7 @@ from offcut.cytometry.polygon import PolygonGate
 from offcut.cytometry.scale import Transform
 from offcut.cytometry.transforms import Asinh, Identity, Linear, Log, Logicle
 from offcut.errors import DataError
+from offcut.files import write
 
 NAMESPACE = "http://www.isac-net.org/std/Gating-ML/v2.0/"
 
@@ -80,7 +81,7 @@ def write_gating_ml(
     for gate in gates:
         _add_gate(root, gate, ids[gate.name], scales, names, compensation)
     ET.indent(root)
-    ET.ElementTree(root).write(Path(path), encoding="utf-8", xml_declaration=True)
+    write(Path(path), ET.tostring(root, encoding="utf-8", xml_declaration=True))
     return ids
 
 

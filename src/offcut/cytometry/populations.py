@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ def as_table(populations: Any) -> dict[str, np.ndarray]:
     if hasattr(populations, "columns") and hasattr(populations, "iloc"):
         populations = {str(name): list(populations[name]) for name in populations.columns}
     if isinstance(populations, Sequence) and not isinstance(populations, str):
+        populations = [_as_row(row) for row in populations]
         keys = list(dict.fromkeys(key for row in populations for key in row))
         lacking = [key for key in keys if any(key not in row for row in populations)]
         if lacking:
@@ -36,3 +38,22 @@ def as_table(populations: Any) -> dict[str, np.ndarray]:
         str(name): np.stack([np.asarray(one) for one in column])
         for name, column in populations.items()
     }
+
+
+def of_a_mixture(populations: Any) -> bool:
+    """Whether these are rows of ``TruncatedMixture.populations``."""
+    listed = isinstance(populations, Sequence) and not isinstance(populations, str)
+    return listed and len(populations) > 0 and all(is_dataclass(row) for row in populations)
+
+
+def _as_row(row: Any) -> Mapping[str, Any]:
+    """A row by the names of its columns; of a mixture's without what is None there."""
+    if is_dataclass(row):
+        values = {field.name: getattr(row, field.name) for field in fields(row)}
+        return {name: value for name, value in values.items() if value is not None}
+    if not isinstance(row, Mapping):
+        raise DataError(
+            "a population must be a dict or a row of model.populations(labels), got "
+            f"{type(row).__name__}"
+        )
+    return row

@@ -46,7 +46,8 @@ def read(
         recognised whatever they are called.
     channels : sequence of str or int, optional
         Which, by name in any case (in FCS files $PnN or $PnS) or by number. By default all, except
-        the time of an FCS file. For a plain array with a column for each: their names.
+        the time of an FCS file and names of rows (a first column without a name, as R and pandas
+        write it). For a plain array with a column for each: their names.
     transform : Transform, sequence, or dict by channel, optional
         The scale that the mixture will see; by default the instrument's.
     window : (lower, upper), dict of these by channel, or Box, optional
@@ -124,7 +125,13 @@ def file_kind(path: Path) -> str:
         raise DataError(f"{path} {kind} (from {Path.cwd()}); give the path of a file")
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     suffix = suffix.lower()
-    if suffix == ".fcs" or is_fcs(path):
+    try:
+        begins_like_fcs = is_fcs(path)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be opened ({error.strerror}); are you allowed to read it?"
+        ) from error
+    if suffix == ".fcs" or begins_like_fcs:
         return ".fcs"
     if suffix != ".h5ad" and suffix not in READERS:
         raise DataError(

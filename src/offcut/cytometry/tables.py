@@ -10,6 +10,7 @@ import numpy as np
 from offcut.cytometry.columns import as_column, chosen, listed
 from offcut.cytometry.optional import needed
 from offcut.cytometry.recorded import Recorded
+from offcut.delimited import opened, records
 from offcut.errors import DataError
 
 
@@ -53,7 +54,7 @@ def read_array(array: Any, channels: Any, group: Any, source: str = "") -> Recor
 
 
 def read_frame(frame: Any, channels: Any, group: Any, source: str = "") -> Recorded:
-    """A table whose columns have names; by default all but the one that is the group."""
+    """A table whose columns have names; by default all but the group and names of rows."""
     names = [str(name) for name in frame.columns]
     labels, aside = None, None
     if isinstance(group, str):
@@ -63,7 +64,9 @@ def read_frame(frame: Any, channels: Any, group: Any, source: str = "") -> Recor
             )
         aside = names.index(group)
         labels = np.asarray(frame.iloc[:, aside])
-    default = [place for place in range(len(names)) if place != aside]
+    default = [
+        place for place, name in enumerate(names) if place != aside and not names_rows(place, name)
+    ]
     places, spelled = chosen(channels, [names], default)
     if not places:
         raise DataError(f"no column is left for channels; there are {listed(names)}")
@@ -83,18 +86,15 @@ def read_delimited(path: Path, channels: Any, group: Any) -> Recorded:
 
 
 def delimited_frame(path: Path) -> Any:
-    """All columns of a CSV or TSV file, as pandas has them."""
+    """All columns of a CSV or TSV file, as pandas has them.
+
+    Every line must have as many fields as the first. A column without a name is called as pandas
+    calls it (``Unnamed: 3``); only the first may hold anything, names of rows.
+    """
     pandas = needed("pandas", f"reading {path.name}")
-    tabs = ".tsv" in path.suffixes
-    try:
-        frame = pandas.read_csv(path, sep="\t" if tabs else ",", low_memory=False)
-    except (ValueError, OSError, EOFError) as error:  # pandas' own are ValueErrors
-        said = str(error).strip().splitlines()[0]
-        raise DataError(
-            f"{path} cannot be read as a table ({said}); expected a line of names and then a line "
-            "of numbers for each event"
-        ) from error
-    names = [str(name) for name in frame.columns]
+    separator = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
+    lines = records(path, separator)
+    _, names = next(lines, (0, []))
     if names and all(is_number(name) for name in names):
         raise DataError(
             f"the first line of {path} holds numbers ({listed(names)}), but names of channels are "
@@ -102,7 +102,31 @@ def delimited_frame(path: Path) -> Any:
         )
     if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
         raise DataError(f"{path} does not have commas between columns: {names[0]!r}; convert it")
-    return frame
+    nameless = [place for place, name in enumerate(names) if place and not name.strip()]
+    count = 0
+    for line, fields in lines:
+        count += 1
+        for place in nameless:
+            if fields[place].strip():
+                raise DataError(
+                    f"column {place} of {path} (from 0) has no name in the first line, but holds "
+                    f"{fields[place]!r} in line {line}; name it, or leave it out"
+                )
+    with opened(path) as file:
+        frame = pandas.read_csv(file, sep=separator, low_memory=False, index_col=False)
+    if frame.shape != (count, len(names)):  # it would be a difference in what is a quote or a line
+        raise DataError(
+            f"{path} has {count:,} lines of {len(names)} fields, but pandas reads {len(frame):,} "
+            f"of {len(frame.columns)}; write it again, with quotes around fields that need them"
+        )
+    while len(names) > 1 and not names[-1].strip():  # a separator behind each line
+        names.pop()
+    return frame.iloc[:, : len(names)]
+
+
+def names_rows(place: int, name: str) -> bool:
+    """Whether a column is what R and pandas write in front of a table: names of rows."""
+    return place == 0 and name == "Unnamed: 0"
 
 
 def is_number(name: str) -> bool:
@@ -125,8 +149,8 @@ def parquet_frame(path: Path) -> Any:
     needed("pyarrow", f"reading {path.name}")
     try:
         return pandas.read_parquet(path, engine="pyarrow")
-    except (ValueError, OSError) as error:
-        said = str(error).strip().splitlines()[0]
+    except Exception as error:  # a damaged file can fail at any byte
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise DataError(
             f"{path} cannot be read as Parquet ({said}); is it damaged, or of another kind? Write "
             "it again"
@@ -141,9 +165,15 @@ def read_npy(path: Path, channels: Any, group: Any) -> Recorded:
 def stored_array(path: Path) -> np.ndarray:
     """The array of an NPY file."""
     try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        said = str(error).strip().splitlines()[0]
+        # Opened here, because NumPy leaves a file open where it fails.
+        with path.open("rb") as file:
+            array = np.load(file, allow_pickle=False)
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"it is an NPZ file with {', '.join(array.files) or 'nothing'}")
+            return array
+    except Exception as error:  # a damaged file can fail at any byte
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise DataError(
-            f"{path} cannot be read as an array of numbers ({said}); save it with numpy.save"
+            f"{path} cannot be read as an array of numbers ({said}); is it damaged? Save one array "
+            "with numpy.save"
         ) from error

@@ -24,7 +24,10 @@ LONGEST_BLOCK = 1024
 
 
 class BlockResult(NamedTuple):
-    """``done`` steps went well; rows behind them are unused."""
+    """``done`` steps went well; rows behind them are unused.
+
+    ``draws`` has one row more, in front: the state from before the block.
+    """
 
     state: Any
     draws: dict[str, Any]
@@ -105,11 +108,13 @@ def _block_function(sampler: Sampler, size: int) -> Callable[..., BlockResult]:
             new, info = sampler.step(jax.random.fold_in(key, first + index), state, stage, data)
             return new, sampler.record(new), info
 
-        shapes = jax.eval_shape(one, jnp.int32(0), state)
-        _, record, info = shapes
+        info = jax.eval_shape(one, jnp.int32(0), state)[2]
 
         def rows(shape: Any) -> jax.Array:
             return jnp.zeros((size, *shape.shape), shape.dtype)
+
+        def rows_after(first: jax.Array) -> jax.Array:
+            return jnp.zeros((size + 1, *first.shape), first.dtype).at[0].set(first)
 
         def zeros(shape: Any) -> jax.Array:
             return jnp.zeros(shape.shape, shape.dtype)
@@ -117,7 +122,7 @@ def _block_function(sampler: Sampler, size: int) -> Callable[..., BlockResult]:
         def body(carry: tuple) -> tuple:
             index, state, draws, stats, _, _ = carry
             state, drawn, info = one(index, state)
-            draws = jax.tree.map(lambda b, v: b.at[index].set(v), draws, drawn)
+            draws = jax.tree.map(lambda b, v: b.at[index + 1].set(v), draws, drawn)
             stats = jax.tree.map(lambda b, v: b.at[index].set(v), stats, info.stats)
             status = info.status.astype(jnp.int32)
             went_on = index + (status == OK).astype(jnp.int32)
@@ -126,7 +131,7 @@ def _block_function(sampler: Sampler, size: int) -> Callable[..., BlockResult]:
         carry = (
             jnp.int32(0),
             state,
-            jax.tree.map(rows, record),
+            jax.tree.map(rows_after, jax.tree.map(jnp.asarray, sampler.record(state))),
             jax.tree.map(rows, info.stats),
             jnp.int32(OK),
             jax.tree.map(zeros, info.evidence),

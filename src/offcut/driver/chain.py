@@ -23,6 +23,13 @@ BLOCK_SECONDS = 0.2
 SAVE_SECONDS = 2.0
 
 
+#: Where sweeps are thinned a statistic named so keeps what a variable was before the kept sweep:
+#: what one sweep does to it (``result/missing.py``) cannot be seen from draws that are far apart.
+BEFORE = "before "
+#: For variables with at most so many entries.
+MOST_ENTRIES = 100
+
+
 class Phase(NamedTuple):
     """Warm-up is phase 0; phases of draws follow, one more for each restart with a new budget."""
 
@@ -155,8 +162,16 @@ class Chain:
         done, status = int(result.done), int(result.status)
         self.state = result.state
         stats = {name: np.asarray(values)[:done] for name, values in result.stats.items()}
-        draws = {} if phase.number == 0 else result.draws
-        self._append(stats, draws, done, phase.steps)
+        every = {} if phase.number == 0 else jax.tree.map(np.asarray, result.draws)
+        draws = {name: values[1 : done + 1] for name, values in every.items()}
+        before = {}
+        if self._thin > 1 and self.sampler.draws_rejections:
+            before = {
+                BEFORE + name: values[:done]
+                for name, values in every.items()
+                if values[0].size <= MOST_ENTRIES
+            }
+        self._append(stats | before, draws, done, phase.steps)
         if status == BROKEN:
             raise self.sampler.explain(self.state, result.evidence)
         self.sampler.inspect(self.state, self.data)
@@ -168,7 +183,7 @@ class Chain:
 
     def _append(self, stats: dict, draws: dict, done: int, steps: int) -> None:
         named = {f"stat:{k}": v for k, v in stats.items()}
-        named |= {f"draw:{k}": np.asarray(v)[:done] for k, v in draws.items()}
+        named |= {f"draw:{k}": v for k, v in draws.items()}
         steps //= self._thin
         keep = slice(-(self.done + 1) % self._thin, None, self._thin)
         for name, every in named.items():

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from offcut import keys
 from offcut.augmentation.layout import MOST_REJECTED
 from offcut.budget import budget_after_warmup, grown_budget, warmup_budget
 from offcut.driver.block import CompiledBlock, longest_block
 from offcut.driver.chain import Chain, Phase, most_in_memory
+from offcut.driver.machine import one_blas_thread, refuse_more_than_memory
 from offcut.driver.progress import Progress
 from offcut.driver.store import Store
 from offcut.sampler import Sampler
@@ -68,12 +68,7 @@ def run_chains(
     """Drive ``settings.chains`` chains of a sampler to the end, or to Ctrl-C."""
     stop = threading.Event()
     first_budget = warmup_budget(settings.budget, n)
-    # Chains are what runs side by side. LAPACK's own threads would fight over the same cores: on
-    # two of them sweeps with a Cholesky factor of 129 rows took four times as long.
-    with (
-        threadpool_limits(limits=1, user_api="blas"),
-        Progress(settings.chains, settings.progress) as progress,
-    ):
+    with one_blas_thread(), Progress(settings.chains, settings.progress) as progress:
         chains = make_chains(sampler, data, settings, first_budget, store, progress, programs)
         workers = _Workers(settings, stop)
         try:
@@ -128,6 +123,7 @@ def make_chains(
     chain_keys = [jax.random.fold_in(root, c) for c in range(settings.chains)]
     limit = MOST_REJECTED if budget is None else budget
     states = [sampler.start(jax.random.fold_in(key, 0), data, limit) for key in chain_keys]
+    refuse_more_than_memory(sampler, states[0], settings.draws, settings.warmup, settings.chains)
     capacities = [sampler.capacity(state) for state in states]
     if capacities[0] is not None:
         # One size for all, in powers of two, so that one compiled program serves all chains.

@@ -1,4 +1,4 @@
-"""Checkpoints: a directory of checksummed segments, nothing executable in it.
+"""Checkpoints: a directory of checksummed files, nothing executable in it.
 
     PATH/manifest.json            what run this is; written once
     PATH/lock                     held while a process uses the directory
@@ -6,7 +6,9 @@
     PATH/chain-<c>-draws-<phase>-<start>-<stop>.seg    rows of draws and statistics
     PATH/chain-<c>-state-<phase>-<stop>.seg            the state after them
 
-Segments are NumPy's npz behind a line with their SHA-256, written to a temporary file, synced and
+Segments are NumPy's npz behind a line with their SHA-256 and one that says where they belong: run
+(a digest of the manifest: model, data, seed, all settings), chain, phase and steps. A file under
+another's name, or of another run, is refused. Files are written to a temporary one, synced and
 renamed. A state is written after its draws, and only then is the older state removed: whenever
 the process dies, the newest state has all its draws. Draws whose state was never written stay
 behind as strays; they are bitwise what the resumed run draws again.
@@ -14,12 +16,15 @@ behind as strays; they are bitwise what the resumed run draws again.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import io
 import json
 import os
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +37,64 @@ try:
 except ImportError:  # Windows has no such locks: two processes are then told apart by nobody
     fcntl = None  # type: ignore[assignment]
 
-FORMAT = 1
-_MAGIC = b"offcut-segment-1 "
+FORMAT = 2
+_MAGIC = b"offcut-segment-2 "
 _SEGMENT = re.compile(r"chain-(\d+)-(draws|state)-(\d+)-(\d+)(?:-(\d+))?\.seg")
+#: Every file of a checkpoint.
+_OWN = re.compile(rf"lock|(manifest\.json|budget-\d+\.json|{_SEGMENT.pattern})(\.tmp)?")
+
+
+#: What to do about an error of the file system.
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full: make room, and the same call goes on from what was saved",
+    errno.EDQUOT: "the quota is used up: make room, and the same call goes on from what was saved",
+    errno.EROFS: "nothing can be written there: give a path that can be written to",
+    errno.EACCES: "permission is missing: change it, or give a path that can be written to",
+    errno.EPERM: "permission is missing: change it, or give a path that can be written to",
+    errno.EISDIR: "a directory stands where a file should: remove it, or give another path",
+    errno.ENOTDIR: "a file stands where a directory should: give another path",
+    errno.ENOENT: "it is not there: was it removed while it was in use?",
+}
+
+
+@contextlib.contextmanager
+def _on_disk(what: str, path: Path) -> Iterator[None]:
+    """Errors of the file system, with the path, what was tried and what to do."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        remedy = _REMEDIES.get(error.errno or 0, "look at the disk, or give another path")
+        raise CheckpointError(f"checkpoint: could not {what} {path} ({why}); {remedy}") from error
+
+
+def refuse_in_use(directory: Path) -> None:
+    """Raise where a process works on a checkpoint in this directory or below it."""
+    for lock in sorted(directory.rglob("lock")) if directory.is_dir() else ():
+        with _on_disk("look at", lock), open(lock, "a") as file:
+            _take(file, lock.parent)
+
+
+def forget(directory: Path) -> None:
+    """Remove the files of a checkpoint that nobody uses, and the directory if that empties it."""
+    if directory.is_symlink() or not directory.is_dir():
+        return
+    refuse_in_use(directory)
+    for file in directory.iterdir():
+        if _OWN.fullmatch(file.name) and not file.is_dir():
+            file.unlink()
+    if not any(directory.iterdir()):
+        directory.rmdir()
+
+
+def _take(lock: Any, path: Path) -> None:
+    try:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint {path} is in use by another process; wait for it, or give another path"
+        ) from error
 
 
 class Saved:
@@ -61,28 +121,25 @@ class Store:
         manifest = self.path / "manifest.json"
         if self.path.is_dir() and not manifest.exists():
             own = ("lock", "manifest.json.tmp")
-            others = sorted(p.name for p in self.path.iterdir() if p.name not in own)
+            with _on_disk("list", self.path):
+                others = sorted(p.name for p in self.path.iterdir() if p.name not in own)
             if others:
                 raise CheckpointError(
                     f"{self.path} is not an Offcut checkpoint (it holds {others[0]!r}, and no "
                     "manifest.json); nothing was changed: give an empty or a new directory"
                 )
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.path / "lock", "a")  # noqa: SIM115 - held until close
+        self._run = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+        with _on_disk("make", self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        with _on_disk("open", self.path / "lock"):
+            self._lock = open(self.path / "lock", "a")  # noqa: SIM115 - held until close
         try:
-            if fcntl is not None:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise CheckpointError(
-                f"checkpoint {self.path} is in use by another process; wait for it, or give "
-                "another path"
-            ) from error
-        try:
+            _take(self._lock, self.path)
+            self._check_still_ours()
             if manifest.exists():
                 self._compare(manifest, identity)
             else:
-                self._write("manifest.json", json.dumps({"format": FORMAT, **identity}).encode())
+                self._write("manifest.json", _sealed({"format": FORMAT, **identity}))
         except BaseException:
             self.close()
             raise
@@ -92,19 +149,8 @@ class Store:
         self._lock.close()
 
     def _compare(self, manifest: Path, identity: dict[str, Any]) -> None:
-        try:
-            found = json.loads(manifest.read_text())
-            version = found.pop("format")
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise CheckpointError(
-                f"{manifest} is damaged ({error}); nothing was changed: restore it, or start "
-                "again in a new directory"
-            ) from error
-        if version != FORMAT:
-            raise CheckpointError(
-                f"{self.path} has checkpoint format {version}, this version writes {FORMAT}; "
-                "nothing was changed: resume it with the version that wrote it"
-            )
+        found = self._read_sealed(manifest)
+        found.pop("format")
         expected = json.loads(json.dumps(identity))
         differing = [k for k in {**expected, **found} if expected.get(k) != found.get(k)]
         if differing:
@@ -116,27 +162,80 @@ class Store:
                 "call exactly to resume it, or give another path"
             )
 
+    def _check_still_ours(self) -> None:
+        """Raise where the directory was cleared, and perhaps taken by another run, meanwhile."""
+        try:
+            there = os.stat(self.path / "lock")
+        except OSError:
+            there = None
+        held = os.fstat(self._lock.fileno())
+        if there is None or (there.st_ino, there.st_dev) != (held.st_ino, held.st_dev):
+            raise CheckpointError(
+                f"checkpoint {self.path} was removed or replaced by another run while this one was "
+                "using it; this run stops and writes nothing there. Start it again with a "
+                "directory of its own"
+            )
+
     def _write(self, name: str, content: bytes) -> None:
+        self._check_still_ours()
         temporary = self.path / f"{name}.tmp"
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.path / name)
+        with _on_disk("write", self.path / name):
+            with open(temporary, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path / name)
+
+    def _read_sealed(self, file: Path) -> dict[str, Any]:
+        """What a JSON file says, if its checksum is right."""
+        try:
+            with _on_disk("read", file):
+                found = json.loads(file.read_text())
+            if found.get("format", FORMAT) != FORMAT:
+                raise CheckpointError(
+                    f"{self.path} has checkpoint format {found['format']}, this version writes "
+                    f"{FORMAT}; nothing was changed: resume it with the version that wrote it"
+                )
+            checksum = found.pop("checksum")
+            if json.loads(_sealed(found))["checksum"] != checksum:
+                raise ValueError("its checksum does not match")
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise CheckpointError(
+                f"{file} is damaged ({error}); nothing was changed: restore it, or start again in "
+                "a new directory"
+            ) from error
+        return found
 
     def note_budget(self, phase: int, budget: int) -> None:
         """Remember the budget of a phase."""
-        self._write(f"budget-{phase}.json", json.dumps({"budget": budget}).encode())
+        told = {"run": self._run, "phase": phase, "budget": budget}
+        self._write(f"budget-{phase}.json", _sealed(told))
 
     def budget(self, phase: int) -> int | None:
         """The budget of a phase, if it was decided before."""
         file = self.path / f"budget-{phase}.json"
         if not file.exists():
             return None
-        try:
-            return int(json.loads(file.read_text())["budget"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{file} is damaged ({error}); nothing was changed") from error
+        found = self._read_sealed(file)
+        budget = found.get("budget")
+        self._check_place(file, {"run": self._run, "phase": phase, "budget": budget}, found)
+        if not isinstance(budget, int) or isinstance(budget, bool) or budget < 0:
+            raise CheckpointError(
+                f"{file} has the budget {budget!r}, which is no number of rejections; nothing was "
+                "changed: restore the file, or start again in a new directory"
+            )
+        return budget
+
+    def _check_place(self, file: Path, wanted: dict[str, Any], found: Any) -> None:
+        """Raise where a file says that it belongs elsewhere."""
+        if found != wanted:
+            differing = [name for name in wanted if dict(found).get(name) != wanted[name]]
+            said = ", ".join(f"{name} {dict(found).get(name)}" for name in differing)
+            here = ", ".join(f"{name} {wanted[name]}" for name in differing)
+            raise CheckpointError(
+                f"{file} does not belong here: it is of {said}, and stands for {here}. Nothing was "
+                "changed; restore the right file, or start again in a new directory"
+            )
 
     def save(
         self,
@@ -155,7 +254,8 @@ class Store:
         self._write_segment(name, leaves)
         for older, kind, _, _ in self._segments(chain):
             if kind == "state" and older != name:
-                (self.path / older).unlink(missing_ok=True)
+                with _on_disk("remove", self.path / older):
+                    (self.path / older).unlink(missing_ok=True)
 
     def load(self, chain: int) -> Saved | None:
         """The newest state of a chain with all its rows, or None."""
@@ -200,7 +300,9 @@ class Store:
 
     def _segments(self, chain: int) -> list[tuple[str, str, int, tuple[int, ...]]]:
         found = []
-        for file in sorted(self.path.iterdir()):
+        with _on_disk("list", self.path):
+            files = sorted(self.path.iterdir())
+        for file in files:
             match = _SEGMENT.fullmatch(file.name)
             if match and int(match[1]) == chain:
                 bounds = tuple(int(g) for g in match.groups()[3:] if g is not None)
@@ -210,12 +312,25 @@ class Store:
     def _write_segment(self, name: str, arrays: dict[str, np.ndarray]) -> None:
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays)  # type: ignore[arg-type]
-        content = buffer.getvalue()
+        content = json.dumps(self._place(name)).encode() + b"\n" + buffer.getvalue()
         digest = hashlib.sha256(content).hexdigest().encode()
         self._write(name, _MAGIC + digest + b"\n" + content)
 
+    def _place(self, name: str) -> dict[str, Any]:
+        """Where a segment belongs, by its name and by the run."""
+        chain, kind, phase, *steps = _SEGMENT.fullmatch(name).groups()  # type: ignore[union-attr]
+        steps = [int(step) for step in steps if step is not None]
+        return {
+            "run": self._run,
+            "chain": int(chain),
+            "kind": kind,
+            "phase": int(phase),
+            "steps": steps,
+        }
+
     def _read_segment(self, name: str) -> dict[str, np.ndarray]:
-        content = (self.path / name).read_bytes()
+        with _on_disk("read", self.path / name):
+            content = (self.path / name).read_bytes()
         head, _, body = content.partition(b"\n")
         if not head.startswith(_MAGIC) or (
             hashlib.sha256(body).hexdigest().encode() != head[len(_MAGIC) :]
@@ -224,8 +339,21 @@ class Store:
                 f"{self.path / name} is damaged: its checksum does not match. Nothing was "
                 "changed; restore the file, or start again in a new directory"
             )
+        place, _, body = body.partition(b"\n")
+        try:
+            found = dict(json.loads(place))
+        except (ValueError, TypeError) as error:
+            raise CheckpointError(f"{self.path / name} cannot be read: {error}") from error
+        self._check_place(self.path / name, self._place(name), found)
         try:
             with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
                 return {key: arrays[key] for key in arrays.files}
         except (ValueError, OSError, zipfile.BadZipFile) as error:
             raise CheckpointError(f"{self.path / name} cannot be read: {error}") from error
+
+
+def _sealed(content: dict[str, Any]) -> bytes:
+    """As JSON, with a checksum of itself."""
+    plain = json.dumps(content, sort_keys=True)
+    checksum = hashlib.sha256(plain.encode()).hexdigest()
+    return json.dumps({**content, "checksum": checksum}).encode()

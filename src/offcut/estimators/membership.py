@@ -21,6 +21,8 @@ from offcut.mixtures.draws import Draws, log_terms
 
 #: Numbers in one temporary array: few enough for a cache.
 ROOM = 2**17
+#: Points further out count as this far out in the same direction: their squares would overflow.
+FAR = 1e120
 
 
 def probabilities(drawn: Draws, matches: np.ndarray, count: int, x: np.ndarray) -> np.ndarray:
@@ -76,6 +78,8 @@ def _in_parts(drawn: Draws, x: np.ndarray) -> Iterator[tuple[slice, Iterator[np.
             away = maps[s] @ points - offsets[s]
             yield constants[s][:, None] - 0.5 * (away**2).reshape(K, d, -1).sum(1)
 
+    furthest = np.abs(x).max(1, keepdims=True, initial=FAR)
+    x = x * (FAR / furthest)
     step = max(1, ROOM // (K * d))
     for start in range(0, len(x), step):
         part = slice(start, min(start + step, len(x)))

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from offcut.cytometry.columns import MOST_LISTED, listed
+from offcut.cytometry.columns import MOST_LISTED, as_number, listed
+from offcut.cytometry.tables import names_rows
 from offcut.errors import DataError
 from offcut.fitting.lines import Rows
 
+#: No file has a column whose number is longer, and Python makes no integer of very long ones.
+MOST_DIGITS = 18
 #: A column with text is taken for one of numbers with mistakes in it where less than this is text.
 MISTAKES = 0.5
 
@@ -34,9 +37,9 @@ def _place(word: str, names: Sequence[str], option: str) -> int:
                 f"{len(places)} columns are called {word!r}; choose by number (from 0), one of "
                 f"{', '.join(map(str, places))}"
             )
-    if word.isdigit() and int(word) < len(names):
-        return int(word)
-    if word.isdigit():
+    if word.isdecimal():
+        if len(word) <= MOST_DIGITS and int(word) < len(names):
+            return int(word)
         raise DataError(
             f"{option} asks for column {word}, but there are {len(names)}, numbered from 0"
         )
@@ -53,6 +56,8 @@ def numeric_columns(
             continue
         series = frame.iloc[:, place]
         why = _why_not(series, name, rows, source)
+        if not why and names_rows(place, name):
+            why = "names the rows"
         if why:
             left_out[name] = why
         else:
@@ -110,7 +115,7 @@ def _texts(array: np.ndarray) -> tuple[list[int], int]:
             missing += 1
             continue
         try:
-            float(value)
+            as_number(value)
         except (TypeError, ValueError):
             found.append(row)
     return found, missing

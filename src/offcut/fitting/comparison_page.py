@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from offcut.comparing import Comparison, Measured
+from offcut.errors import SettingsError
+from offcut.fitting.manifest import MANIFEST, Manifest
+from offcut.pages.markup import literal
 
+TABLE, PAGE, FIGURES, RATES = "comparison.csv", "report.html", "figures", "rates"
 HEAD = ["sampler", "approximate", "quantity", "ess_per_second", "low_95%", "high_95%", "mean"]
-HEAD += ["mcse", "repeats", "refusal"]
+HEAD += ["mcse", "repeats", "r_hat", "trouble", "refusal"]
+NO_REFERENCE = (
+    "No exact sampler has chains that agree, so there is no reference: nothing here says what is "
+    "right. Run longer (--draws, --warmup), or with a tighter prior."
+)
 
 
 def verdict(found: Comparison, one: Measured) -> str:
-    """Whether a contender agrees with the best exact one, in a few words."""
-    if one.refusal:
-        return ""
+    """Whether a contender agrees with itself and with the best exact one, in a few words."""
+    if one.refusal or one.trouble:
+        return one.trouble
     reference = found.reference(one.contender.target)
     if reference is one:
         others = sum(other.contender.target == one.contender.target for other in found.ran) > 1
@@ -28,75 +37,99 @@ def verdict(found: Comparison, one: Measured) -> str:
     return f"{'agrees' if largest < found.limit() else 'DISAGREES'}, |z| {largest:.1f} ({quantity})"
 
 
+def in_order(found: Comparison) -> list[Measured]:
+    """By rank; what was refused comes last."""
+    return [*found.ranked, *(one for one in found.measured if one.refusal)]
+
+
 def rows(found: Comparison) -> list[list[Any]]:
     """Every contender and quantity."""
     told: list[list[Any]] = []
-    for one in found.measured:
+    for one in in_order(found):
         approximate = "yes" if one.contender.approximate else "no"
         if one.refusal:
-            told.append([one.contender.name, approximate, *[""] * 7, one.refusal])
-        for quantity in one.quantities:
+            told.append([one.contender.name, approximate, *[""] * 9, one.refusal])
+        for quantity, r_hat in zip(one.quantities, one.r_hat, strict=True):
             rate = one.rate(quantity)
             told.append(
                 [
                     *(one.contender.name, approximate, quantity),
                     *(rate.middle, rate.low, rate.high, *one.estimate(quantity)),
-                    *(len(one.seconds), ""),
+                    *(len(one.seconds), r_hat, one.trouble, ""),
                 ]
             )
     return told
 
 
-def write_comparison(found: Comparison, folder: Path, what: str, command: str) -> list[Path]:
+def comparison_folder(folder: Path) -> Manifest:
+    """Where a comparison goes, refused where it would write over what it did not write."""
+    if folder.exists() and not folder.is_dir():
+        raise SettingsError(f"{folder} is a file; give a directory with -o")
+    manifest = Manifest(folder, "offcut compare")
+    manifest.check_folders(FIGURES)
+    manifest.check_files(TABLE, PAGE, MANIFEST)
+    strangers = manifest.strangers(TABLE, PAGE, f"{FIGURES}/{RATES}.svg")
+    if strangers:
+        raise SettingsError(
+            f"{folder} holds {strangers[0]} already, which offcut compare did not write or which "
+            "was changed since; move it away, or name another directory with -o"
+        )
+    return manifest
+
+
+def write_comparison(found: Comparison, folder: Manifest, what: str, command: str) -> list[Path]:
     """``comparison.csv`` and a page."""
     import matplotlib
 
     matplotlib.use("Agg")
     from offcut.pages import Page
 
-    folder.mkdir(parents=True, exist_ok=True)
-    table = folder / "comparison.csv"
-    with table.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(HEAD)
-        writer.writerows(rows(found))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(HEAD)
+    writer.writerows(rows(found))
+    table = folder.put(TABLE, text.getvalue())
     page = Page(
-        f"Samplers compared: {what}",
+        f"Samplers compared: {literal(what)}",
         lead="Effective draws per CPU-second of the quantity that mixes most slowly, with 95% "
         "intervals over repeated runs.",
-        figures=folder / "figures",
+        figures=lambda name, svg: folder.put(f"{FIGURES}/{name}", svg),
     )
     section = page.section("Which is fastest", "rates")
-    ran = found.ran
+    ran = found.ranked
     if ran:
         section.figure(
             _figure(ran),
-            "rates",
+            RATES,
             "Each line is a 95% interval over repeated runs on this machine; further right is "
-            "faster. The scale is logarithmic.",
+            "faster. The scale is logarithmic. Hollow: the chains disagree, so that the rate means "
+            "nothing.",
         )
     section.table(
         ["sampler", "ESS per second (95%)", "slowest quantity", "mean ± error", "agreement"],
         [
             [
-                one.contender.name + (" (approximate)" if one.contender.approximate else ""),
-                *shown(one),
-                verdict(found, one),
+                literal(one.contender.name)
+                + (" (approximate)" if one.contender.approximate else ""),
+                *map(literal, shown(one)),
+                literal(verdict(found, one)),
             ]
             for one in ran
         ],
-        "Agreement is with the exact sampler that has the smallest errors: the largest |z| of all "
-        f"posterior means. Below {found.limit():.1f} is what samplers of one posterior show.",
+        "Effective draws are those of all repeats together. Agreement is with the exact sampler "
+        "that has the most of them: the largest |z| of all posterior means. Below "
+        f"{found.limit():.1f} is what samplers of one posterior show. Samplers whose own chains "
+        "disagree come last and are compared with nothing.",
     )
+    if found.without_reference():
+        section.notice(NO_REFERENCE)
     refused = [one for one in found.measured if one.refusal]
     for one in refused:
-        section.notice(f"{one.contender.name} does not fit: {one.refusal}")
+        section.notice(literal(f"{one.contender.name} does not fit: {one.refusal}"))
     making = page.section("How this was made", "making")
     making.code(command)
     making.machine()
-    path = folder / "report.html"
-    page.write(path)
-    return [table, path]
+    return [table, folder.put(PAGE, page.html())]
 
 
 def shown(one: Measured) -> tuple[str, str, str]:
@@ -112,7 +145,7 @@ def _short(number: float) -> str:
 
 
 def _figure(ran: list[Measured]) -> Any:
-    from offcut.plots.style import BLUE, INK, ORANGE, STYLE, pyplot
+    from offcut.plots.style import BLUE, INK, ORANGE, STYLE, pyplot, words
 
     plt = pyplot()
     with plt.rc_context(STYLE):
@@ -122,8 +155,9 @@ def _figure(ran: list[Measured]) -> Any:
             colour = ORANGE if one.contender.approximate else BLUE
             if not np.isnan(rate.low):
                 ax.plot([rate.low, rate.high], [-row] * 2, color=colour, linewidth=2.5)
-            ax.plot([rate.middle], [-row], "o", color=colour)
-        ax.set_yticks([-row for row in range(len(ran))], [one.contender.name for one in ran])
+            face = "white" if one.trouble else colour
+            ax.plot([rate.middle], [-row], "o", color=colour, markerfacecolor=face)
+        ax.set_yticks([-row for row in range(len(ran))], [words(one.contender.name) for one in ran])
         ax.tick_params(axis="y", labelcolor=INK, length=0)
         ax.set_xscale("log")
         ax.set_ylim(-len(ran) + 0.4, 0.6)

@@ -122,7 +122,7 @@ def _is_model(value: Any) -> bool:
     from offcut.models.rejection import RejectionModel
 
     return isinstance(value, RejectionModel) or (
-        hasattr(value, "prepare") and hasattr(value, "programs") and not isinstance(value, type)
+        hasattr(value, "prepare") and not isinstance(value, type)
     )
 
 

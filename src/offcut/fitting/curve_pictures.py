@@ -8,8 +8,9 @@ import numpy as np
 
 from offcut import plots
 from offcut.pages import Hover, Series
+from offcut.pages.markup import literal
 from offcut.plots.models import _white_to
-from offcut.plots.style import BLUE, CHAIN_COLOURS, INK, STYLE, pyplot
+from offcut.plots.style import BLUE, CHAIN_COLOURS, INK, STYLE, distinct_words, pyplot, words
 
 RUG = "The marks below are the data."
 MOST_POINTS = 2000
@@ -23,12 +24,19 @@ def _series(result: Any) -> list[Series]:
     ]
 
 
+def _axes(result: Any) -> dict[str, str]:
+    return {"xlabel": words(result.names[0]), "ylabel": words(result.names[1])}
+
+
 def density_line(result: Any, section: Any) -> None:
     """Medians and bands of all groups."""
     grid = result.grid[:, 0]
-    shown = result.fit.posteriors.get("", result.fit.posteriors)
+    posteriors = result.fit.posteriors
+    shown = posteriors.get("")
+    if shown is None:
+        shown = dict(zip(distinct_words(posteriors), posteriors.values(), strict=True))
     figure = plots.density_bands(
-        result.fit.model, shown, result.probability, grid=grid, xlabel=result.names[0]
+        result.fit.model, shown, result.probability, grid=grid, xlabel=words(result.names[0])
     )
     section.figure(
         figure,
@@ -54,7 +62,7 @@ def density_maps(result: Any, section: Any) -> None:
             x = result.fit.task.data[name][:MOST_POINTS]
             ax.plot(*x.T, ".", color=INK, markersize=2, alpha=0.4)
             figure.colorbar(image, ax=ax, label="density")
-            ax.set(xlabel=result.names[0], ylabel=result.names[1], title=name)
+            ax.set(**_axes(result), title=words(name))
         section.figure(
             figure,
             f"density-{name}" if name else "density",
@@ -74,7 +82,7 @@ def predicted_scatter(result: Any, section: Any) -> None:
             )
             for ax, points, title in zip(panels, (x, new), ("data", "predicted"), strict=True):
                 ax.plot(*points[:, :2].T, ".", color=BLUE, markersize=3, alpha=0.5)
-                ax.set(xlabel=result.names[0], ylabel=result.names[1], title=title)
+                ax.set(**_axes(result), title=title)
         section.figure(
             figure,
             f"predicted-{name}" if name else "predicted",
@@ -92,16 +100,16 @@ def differences(result: Any, section: Any, pairs: list[tuple[str, str]]) -> None
             posteriors[first],
             posteriors[second],
             result.probability,
-            names=(first, second),
+            names=(words(first), words(second)),
             grid=result.grid[:, 0],
-            xlabel=result.names[0],
+            xlabel=words(result.names[0]),
         )
         section.figure(
             figure,
             f"difference-{first}-{second}",
-            f"On top the density of {first} less that of {second} with its "
+            f"On top the density{result.of(first)} less that{result.of(second)} with its "
             f"{result.probability:.0%} band: where the band does not hold zero, they differ. Below "
-            f"the posterior probability that {first} has the greater density.",
+            f"the posterior probability that {literal(first)} has the greater density.",
         )
 
 
@@ -113,15 +121,15 @@ def intensity_line(result: Any, section: Any) -> None:
             result.fit.posteriors[""],
             result.probability,
             grid=result.grid[:, 0],
-            names=result.names,
+            names=[words(name) for name in result.names],
         )
     else:
         figure = _overlaid(result)
     section.figure(
         figure,
         "intensity",
-        f"Expected number of events in one unit of {result.names[0]}: median, and at each place a "
-        f"band with {result.probability:.0%} of the posterior. {RUG}",
+        f"Expected number of events in one unit of {literal(result.names[0])}: median, and at each "
+        f"place a band with {result.probability:.0%} of the posterior. {RUG}",
         alt=f"Intensity of events over {result.names[0]} with a credible band.",
         hover=Hover(figure.axes[0], _series(result)),
     )
@@ -136,11 +144,11 @@ def _overlaid(result: Any) -> Any:
         for row, (name, band) in enumerate(result.bands.items()):
             colour = CHAIN_COLOURS[row % len(CHAIN_COLOURS)]
             ax.fill_between(grid, band.lower, band.upper, color=colour, alpha=0.25, linewidth=0)
-            ax.plot(grid, band.median, color=colour, label=name)
+            ax.plot(grid, band.median, color=colour, label=words(name))
             place = -0.04 * top * (row + 1)
             x = result.fit.task.data[name][:MOST_POINTS]
             ax.plot(x, np.full(len(x), place), "|", color=colour, markersize=5, alpha=0.7)
-        ax.set(xlabel=result.names[0], ylabel="intensity")
+        ax.set(xlabel=words(result.names[0]), ylabel="intensity")
         ax.legend()
     return figure
 
@@ -149,7 +157,12 @@ def intensity_maps(result: Any, section: Any) -> None:
     """A map for each group."""
     for name, posterior in result.fit.posteriors.items():
         section.figure(
-            plots.intensity(result.fit.model, posterior, result.probability, names=result.names),
+            plots.intensity(
+                result.fit.model,
+                posterior,
+                result.probability,
+                names=[words(name) for name in result.names],
+            ),
             f"intensity-{name}" if name else "intensity",
             f"Posterior mean of the intensity{result.of(name)}: events in one unit of area. Points "
             "are the data.",
@@ -165,7 +178,7 @@ def foundations(result: Any, section: Any) -> None:
         if d == 1:
             section.figure(
                 plots.function_band(
-                    result.fit.model, posterior, result.probability, xlabel=result.names[0]
+                    result.fit.model, posterior, result.probability, xlabel=words(result.names[0])
                 ),
                 f"function-{name}" if name else "function",
                 f"The Gaussian process{result.of(name)} that bends the base: above 0 there is more "
@@ -173,7 +186,9 @@ def foundations(result: Any, section: Any) -> None:
             )
         if d <= 2:
             section.figure(
-                plots.rejected_proposals(result.fit.model, posterior, names=result.names),
+                plots.rejected_proposals(
+                    result.fit.model, posterior, names=[words(name) for name in result.names]
+                ),
                 f"rejected-{name}" if name else "rejected",
                 f"The offcuts{result.of(name)}: proposals that were rejected, where they lie "
                 "(left) and how many there are in a sweep (right).",

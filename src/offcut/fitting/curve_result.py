@@ -12,6 +12,7 @@ import numpy as np
 from offcut.fitting import curve_pictures
 from offcut.fitting.result import Result, Sheet, span
 from offcut.gp.evaluation import Bands, bands
+from offcut.pages.markup import literal
 
 #: Places of the table, along a line and along each side of a plane.
 PLACES, SIDE = 201, 41
@@ -111,7 +112,7 @@ class CurveResult(Result):
 
     def of(self, group: str) -> str:
         """`` of GROUP``, where there are groups."""
-        return f" of {group}" if group else ""
+        return f" of {literal(group)}" if group else ""
 
 
 class DensityResult(CurveResult):
@@ -126,14 +127,14 @@ class DensityResult(CurveResult):
             for group in self.fit.posteriors:
                 middle, low, high = self.peak(group)
                 told.append(
-                    f"The density{self.of(group)} is highest at {self.names[0]} = "
+                    f"The density{self.of(group)} is highest at {literal(self.names[0])} = "
                     f"**{middle:.4g}** ({self.probability:.0%} from {low:.4g} to {high:.4g})."
                 )
         else:
             for group in self.fit.posteriors:
                 told.append(
-                    f"The density{self.of(group)} is highest around {', '.join(self.names)} = "
-                    f"**({self.top(group)})**."
+                    f"The density{self.of(group)} is highest around "
+                    f"{literal(', '.join(self.names))} = **({self.top(group)})**."
                 )
         for pair in self._pairs():
             told.append(self._difference(*pair))
@@ -145,6 +146,7 @@ class DensityResult(CurveResult):
     def _difference(self, first: str, second: str) -> str:
         """Where two groups clearly differ, in words."""
         a, b = self.draws[first], self.draws[second]
+        first, second = literal(first), literal(second)
         n = min(len(a), len(b))
         greater = (a[:n] > b[:n]).mean(axis=0)
         # Where hardly anything is, a difference is nobody's business.
@@ -222,7 +224,7 @@ class IntensityResult(CurveResult):
                 band = self.bands[group]
                 top = int(band.median.argmax())
                 told.append(
-                    f"Events{self.of(group)} are most frequent at {self.names[0]} = "
+                    f"Events{self.of(group)} are most frequent at {literal(self.names[0])} = "
                     f"**{middle:.4g}** ({self.probability:.0%} from {low:.4g} to {high:.4g}), "
                     f"about **{band.median[top]:.3g}** in one unit ({band.lower[top]:.3g} to "
                     f"{band.upper[top]:.3g}); {count:,} were recorded."

@@ -11,8 +11,9 @@ import numpy as np
 from offcut import plots
 from offcut.fitting.result import Result, Sheet, span
 from offcut.langevin.directions import Cap
+from offcut.pages.markup import literal
 from offcut.plots.orientation import ORDINALS
-from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot
+from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot, words
 
 PREDICTED = 5000
 
@@ -67,7 +68,7 @@ class LangevinResult(Result):
                 mode, new = self.modes[group][j], self.ahead[group][j]
                 centre = ", ".join(f"{entry:.3f}" for entry in mode.centre)
                 low, high = span(kappa[:, j])
-                of = f" of {group}" if group else ""
+                of = f" of {literal(group)}" if group else ""
                 told.append(
                     f"The {name}{of} points to **({centre})**, known to within "
                     f"{mode.degrees:.1f}°; {self.probability:.0%} of new observations fall within "
@@ -96,7 +97,7 @@ class LangevinResult(Result):
     def write(self, page: Any) -> None:
         """Spheres, maps and concentrations, group by group, and the groups together."""
         for group, posterior in self.fit.posteriors.items():
-            title = f"Directions of {group}" if group else "Directions"
+            title = f"Directions of {literal(group)}" if group else "Directions"
             self._write_one(page.section(title), group, posterior)
         if len(self.fit.posteriors) > 1:
             self._write_groups(page.section("Groups together", "together"))
@@ -151,7 +152,9 @@ class LangevinResult(Result):
             for j, name in enumerate(self.ordinals()):
                 a, b = self.modes[first][j], self.modes[second][j]
                 apart = np.degrees(np.arccos(np.clip(a.centre @ b.centre, -1, 1)))
-                rows.append([name, first, second, float(apart), a.degrees + b.degrees])
+                rows.append(
+                    [name, literal(first), literal(second), float(apart), a.degrees + b.degrees]
+                )
         section.table(
             ["column", "first", "second", "modes apart (°)", "both circles together (°)"],
             rows,
@@ -173,7 +176,7 @@ class LangevinResult(Result):
                     ax.plot(span(kappa), [-place] * 2, color=colour, linewidth=3)
                     ax.plot([kappa.mean()], [-place], "o", color=colour)
                     ax.annotate(
-                        f"{name}, {group}", (kappa.mean(), -place), (0, 6), ha="center",
+                        f"{name}, {words(group)}", (kappa.mean(), -place), (0, 6), ha="center",
                         textcoords="offset points", fontsize=8.5,
                     )  # fmt: skip
                     place += 1

@@ -8,7 +8,8 @@ import numpy as np
 
 from offcut import plots
 from offcut.pages import Hover, Series
-from offcut.plots.style import BLUE, GREY, ORANGE, STYLE, pyplot
+from offcut.pages.markup import literal, plain
+from offcut.plots.style import BLUE, GREY, ORANGE, STYLE, pyplot, words
 
 #: Pairs of columns that are drawn, points along each side of a map and draws to average over.
 MOST_PAIRS, GRID, MOST_DRAWS = 4, 60, 60
@@ -59,14 +60,14 @@ def _maps(result: Any, section: Any, code: int | None, group: str) -> None:
             labels=result.labels,
             group=code,
             truncated=truncated,
-            names=[result.names[place] for place in pair],
+            names=[words(result.names[place]) for place in pair],
             grid=GRID,
             most=MOST_DRAWS,
             ax=ax,
         )
         title = "recorded" if truncated else "before the window"
-        ax.set_title(f"{group}: {title}" if group else title, fontsize=10)
-    of = f" of {group}" if group else ""
+        ax.set_title(f"{words(group)}: {title}" if group else title, fontsize=10)
+    of = f" of {literal(group)}" if group else ""
     before = (
         " The last panel has the density before the window: contours that go on beyond the points "
         "are what was lost there, as far as the data and the prior tell."
@@ -78,7 +79,7 @@ def _maps(result: Any, section: Any, code: int | None, group: str) -> None:
         f"populations{'-' + str(code) if code is not None else ''}",
         f"Events{of} coloured by population (the ten largest; others grey) with contours of the "
         f"log posterior-mean density.{before}",
-        alt=f"Scatter plots{of} of {', '.join(result.names)} with density contours.",
+        alt=f"Scatter plots{plain(of)} of {', '.join(result.names)} with density contours.",
     )
 
 
@@ -106,9 +107,9 @@ def _on_a_line(result: Any, section: Any) -> None:
                 before = model.density(posterior, points, truncated=False, group=which, most=400)
                 ax.plot(grid, before / share, color=ORANGE, label="before the window, on one scale")
             ax.plot(grid, inside, color=BLUE, label="in the window")
-            ax.set_xlabel(result.names[0])
+            ax.set_xlabel(words(result.names[0]))
             ax.set_ylabel("density")
-            ax.set_title(group)
+            ax.set_title(words(group))
             ax.legend()
         hover = Hover(axes.flat[0], [Series("in the window", grid, inside)])
     section.figure(

@@ -11,6 +11,7 @@ import numpy as np
 from offcut.fitting import mixture_pictures
 from offcut.fitting.result import Result, Sheet, percent, plural, span
 from offcut.mixtures.populations import Labels, Population
+from offcut.pages.markup import literal
 
 #: Populations with a smaller share are told in the tables only.
 NOTABLE = 0.01
@@ -63,7 +64,7 @@ class MixtureResult(Result):
                 low, high = span(column)
                 what = "what was there"
                 if lost.shape[1] > 1:
-                    what = f"the group {self.fit.table.group_names[group]}"
+                    what = f"the group {literal(self.fit.table.group_names[group])}"
                 told.append(
                     f"The window lost **{percent(float(column.mean()))}** of {what} (90% from "
                     f"{percent(low)} to {percent(high)})."
@@ -162,7 +163,7 @@ class MixtureResult(Result):
             for row in self.populations
         ]
         section.table(
-            [*head, f"{centre} ({', '.join(self.names)})"],
+            [*head, f"{centre} ({literal(', '.join(self.names))})"],
             rows,
             "Shares are among what was recorded; “lost” is the part of a population that the "
             "window cuts off. Certainty is how sure an average event is of its population.",
@@ -175,7 +176,7 @@ class MixtureResult(Result):
         names = self.fit.table.group_names or ("",)
         triples = zip(names, *map(np.ravel, (value, *ends)), strict=True)
         return "; ".join(
-            (f"{name} " if name else "")
+            (f"{literal(name)} " if name else "")
             + (
                 f"{percent(middle)} ({percent(low)} to {percent(high)})"
                 if np.isfinite(middle)
@@ -190,8 +191,8 @@ class MixtureResult(Result):
         shown = [
             [
                 f"population {number}",
-                f"{first}: {percent(a)}",
-                f"{second}: {percent(b)}",
+                f"{literal(first)}: {percent(a)}",
+                f"{literal(second)}: {percent(b)}",
                 f"{ratio:.2f} ({low:.2f} to {high:.2f})",
                 f"{probability:.3f}",
             ]

@@ -20,7 +20,7 @@ from offcut.cytometry.tables import (
     stored_array,
 )
 from offcut.errors import DataError
-from offcut.fitting.columns import as_places, check_numbers, numeric_columns
+from offcut.fitting.columns import MOST_DIGITS, as_places, check_numbers, numeric_columns
 from offcut.fitting.lines import Rows
 
 #: More groups than this are no groups: the column is taken for a measurement.
@@ -124,14 +124,20 @@ def read_table(
             "files together into a table (CSV or Parquet) with a column that says which is which"
         )
     if kind == ".fcs":
-        wanted = None if columns is None else [int(c) if c.isdigit() else c for c in columns]
-        recorded, labels = read_fcs(path, wanted), None
+        recorded, labels = read_fcs(path, _numbered(columns)), None
     else:
         from offcut.cytometry.annotated import recorded_from, stored
 
         recorded = recorded_from(stored(path), columns, group)
         labels = recorded.labels
     return _made(path, recorded, kind, labels, group or "", {})
+
+
+def _numbered(columns: list[str] | None) -> list[str | int] | None:
+    """Names that are numbers, as numbers."""
+    if columns is None:
+        return None
+    return [int(c) if c.isdecimal() and len(c) <= MOST_DIGITS else c for c in columns]
 
 
 def _from_frame(path: Path, kind: str, columns: list[str] | None, group: str | None) -> Table:
@@ -155,7 +161,7 @@ def _from_frame(path: Path, kind: str, columns: list[str] | None, group: str | N
                     f"column {names[place]!r} is the group and among --columns; take it out there"
                 )
             check_numbers(frame.iloc[:, place], names[place], rows, path.name)
-    recorded = read_frame(frame.iloc[:, places], None, None, path.name)
+    recorded = read_frame(frame.iloc[:, places], range(len(places)), None, path.name)
     labels = np.asarray(frame.iloc[:, aside[0]]) if aside else None
     return _made(path, recorded, kind, labels, names[aside[0]] if aside else "", left_out)
 

@@ -55,7 +55,7 @@ def parse_region(text: str) -> regions.Region:
         region = _region(tree, text.strip())
     except ModelError as error:
         raise SettingsError(f"the region {text!r} cannot be: {error}") from error
-    except (TypeError, RecursionError) as error:
+    except (TypeError, RecursionError, OverflowError) as error:
         raise SettingsError(
             f"the region {text!r} cannot be: {error}. For example {EXAMPLE}"
         ) from error

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from offcut.fitting.folder import Folder
 from offcut.fitting.result import Result, plural
+from offcut.pages.markup import literal
 
 WORLDS = {
     "mixture": "A truncated Dirichlet process mixture",
@@ -15,18 +17,19 @@ WORLDS = {
 }
 
 
-def write_report(result: Result, path: Path) -> Path:
+def write_report(result: Result, folder: Folder) -> Path:
     """One HTML file with the answer, pictures, tables, and how far to trust it.
 
     Parameters
     ----------
     result : Result
-    path : Path
-        Of the page; pictures go to ``figures`` beside it as well.
+    folder : Folder
+        Gets the page, and its pictures as files as well.
 
     Returns
     -------
     Path
+        Of the page.
     """
     import matplotlib
 
@@ -35,7 +38,9 @@ def write_report(result: Result, path: Path) -> Path:
 
     fit = result.fit
     source = fit.table.path.name
-    page = Page(f"{result.title}: {source}", lead=_lead(result), figures=path.parent / "figures")
+    page = Page(
+        f"{result.title}: {literal(source)}", lead=_lead(result), figures=folder.save_figure
+    )
     answer = page.section("The answer", "answer")
     for sentence in result.headline():
         answer.text(sentence)
@@ -43,21 +48,20 @@ def write_report(result: Result, path: Path) -> Path:
         if "**guessed**" in note:
             answer.notice(note)
     for doubt in result.doubts:
-        answer.notice(f"Before you trust this: {doubt}", kind="doubt")
+        answer.notice(f"Before you trust this: {literal(doubt)}", kind="doubt")
     result.write(page)
     _trust(result, page.section("How far to trust it", "trust"))
     _data(result, page.section("The data", "data"))
     _making(result, page.section("How this was made", "making"))
-    page.write(path)
-    return path
+    return folder.save_report(page.html())
 
 
 def _lead(result: Result) -> str:
     count = len(result.fit.table.kept)
     what = WORLDS[result.fit.request.world]
     groups = result.fit.table.group_names
-    told = f" in {len(groups)} groups ({', '.join(groups)})" if groups else ""
-    return f"{what} for {plural(count, 'row')} of {result.fit.table.path.name}{told}."
+    told = f" in {len(groups)} groups ({literal(', '.join(groups))})" if groups else ""
+    return f"{what} for {plural(count, 'row')} of {literal(result.fit.table.path.name)}{told}."
 
 
 def _trust(result: Result, section: Any) -> None:
@@ -68,7 +72,7 @@ def _trust(result: Result, section: Any) -> None:
     )
     fit = result.fit
     for name, posterior in fit.posteriors.items():
-        section.run(name or fit.request.world, posterior, seconds=fit.seconds.get(name))
+        section.run(literal(name) or fit.request.world, posterior, seconds=fit.seconds.get(name))
     if fit.request.world == "mixture":
         from offcut import plots
 
@@ -85,23 +89,25 @@ def _trust(result: Result, section: Any) -> None:
 def _data(result: Result, section: Any) -> None:
     table = result.fit.table
     facts: list[list[Any]] = [
-        ["File", str(table.path)],
+        ["File", literal(table.path)],
         ["Rows used", f"{len(table.kept):,} of {table.rows.count:,}"],
-        ["Columns", ", ".join(table.names)],
+        ["Columns", literal(", ".join(table.names))],
     ]
     if table.group is not None:
         sizes = [
             f"{name} ({int((table.group == code).sum()):,})"
             for code, name in enumerate(table.group_names)
         ]
-        facts.append([f"Groups ({table.group_name})", ", ".join(sizes)])
+        facts.append([f"Groups ({literal(table.group_name)})", literal(", ".join(sizes))])
     section.table(["", ""], facts)
     for note in result.fit.task.notes:
         section.text(note)
     for why, count in table.dropped.items():
-        section.notice(f"{plural(count, 'row')} that {why} were left out, as asked.", kind="note")
+        section.notice(
+            f"{plural(count, 'row')} that {literal(why)} were left out, as asked.", kind="note"
+        )
     if table.left_out:
-        told = "; ".join(f"{name} {why}" for name, why in table.left_out.items())
+        told = literal("; ".join(f"{name} {why}" for name, why in table.left_out.items()))
         section.text(f"Columns that are not data: {told}. Choose others with `--columns`.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from offcut.errors import DataError, ModelError, SettingsError, StartError, TrustWarning
-from offcut.fitting.folder import REPORT, SETTINGS, Folder, slug
+from offcut.fitting.folder import SETTINGS, Folder, slug
 from offcut.fitting.request import Fit, Request, Task
 from offcut.fitting.result import Result
+from offcut.text import shortened
+
+#: Of a group's name in the names of files; most file systems end at 255 with all that is around it.
+MOST_BYTES = 200
 
 
 @dataclass
@@ -68,13 +72,13 @@ def fit(
     """
     with noticed() as heard:
         task = prepare(request)
-    _check_names(task)
+    check_names(task)
     tell("read", task)
     for text in heard:
         tell("warning", text)
     folder = Folder(output)
     told = {"request": request.told(), "data": _digest(request.file), "versions": _versions()}
-    finished = folder.open(told, resume=resume, overwrite=overwrite)
+    finished = folder.open(told, resume=resume, overwrite=overwrite, groups=task.data)
     made = Fit(request, task, {}, {}, list(heard), command)
     seconds = folder.known().get("seconds", {}) if resume else {}
     files = []
@@ -90,11 +94,10 @@ def fit(
         made.seconds[group] = float(seconds.get(group, float("nan")))
         files.append(folder.posterior_path(group))
     result = results()[request.world](made)
-    shutil.rmtree(output / "figures", ignore_errors=True)
     files += [folder.save_table(name, *sheet) for name, sheet in result.sheets().items()]
     from offcut.fitting.report import write_report
 
-    files.append(write_report(result, output / REPORT))
+    files.append(write_report(result, folder))
     folder.finish({**told, "command": command, "seconds": seconds, "doubts": result.doubts})
     return Outcome(result, [*files, output / SETTINGS], finished)
 
@@ -184,9 +187,18 @@ def noticed() -> Iterator[list[str]]:
         yield heard
 
 
-def _check_names(task: Task) -> None:
-    """Each group needs a file of its own."""
+def check_names(task: Task) -> None:
+    """Each group needs a file of its own, and every name must fit into the report's pictures."""
+    from offcut.plots.style import check_words
+
+    check_words([*task.table.names, *task.table.group_names])
     names = [slug(name).lower() for name in task.data if name]
+    long = [name for name in task.data if len(os.fsencode(slug(name))) > MOST_BYTES]
+    if long:
+        raise DataError(
+            f"the group {shortened(long[0], 40)!r} has a name of {len(long[0]):,} letters, too "
+            "long for the name of a file; rename it"
+        )
     if len(set(names)) < len(names) or not all(names):
         raise DataError(
             f"the groups {', '.join(task.data)} cannot be told apart in names of files; rename "

@@ -41,6 +41,12 @@ def _limit(word: str, text: str, option: str) -> float | None:
             f"{option} {text}: {word!r} is no number; expected a limit for all columns, or one for "
             f"each with commas and none where there is none ({option} 0 or {option} 0,none)"
         )
+    if math.isinf(number) and (number > 0) == (option == "--lower"):
+        side = "above" if number > 0 else "below"
+        raise SettingsError(
+            f"{option} {text}: nothing lies {side} {word!r}; expected a limit, or none where there "
+            "is none"
+        )
     return number if math.isfinite(number) else None
 
 
@@ -79,7 +85,9 @@ def parse_frame(text: str | None, entries: int) -> tuple[int, int]:
             "columns, for example --frame 3x2 for 6 entries, or choose entries with --columns"
         )
     parts = text.lower().replace("×", "x").split("x")
-    if len(parts) != 2 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+    if len(parts) != 2 or not all(
+        part.strip().isdecimal() and len(part) < 10 and int(part) > 0 for part in parts
+    ):
         raise SettingsError(
             f"--frame {text} is not understood; expected rows x columns, for example 3x2"
         )

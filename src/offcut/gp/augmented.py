@@ -26,6 +26,7 @@ from offcut.kernels.hmc import HMC
 from offcut.kernels.tuning import stepped
 from offcut.mixtures.features import features
 from offcut.mixtures.features import size as number_of_features
+from offcut.promises import not_finite
 from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 
 #: How parameters of a base without conjugate prior move.
@@ -60,7 +61,9 @@ class AugmentedSampler(GPSampler):
         run, attempts = self._rejections(k[0], state, stage, data)
         held, over = run.points, run.points.count > stage.budget
         full = ~over & (held.count > points.capacity_of(self.plan.layout, held))
-        status = jnp.where(full, FULL, jnp.where(over, BROKEN, OK))
+        # Proposals of a family with heavy tails may overflow; f is NaN there.
+        sound = points.all_finite(self.plan.layout, held)
+        status = jnp.where(full, FULL, jnp.where(over | ~sound, BROKEN, OK))
         # A run that is void is made short, for nothing of it is used.
         held = held._replace(count=jnp.where(status == OK, held.count, 0))
         moved, stats = self._function(k[1], state, held, stage, data)
@@ -78,7 +81,7 @@ class AugmentedSampler(GPSampler):
         never = jnp.array(False)  # a sweep that does not fit ends the run
         stats = {"rejected": held.count, "attempts": attempts, "gave_up": never, **stats}
         stats |= described
-        return moved, Info(stats, status, attempts)
+        return moved, Info(stats, status, sound)
 
     def _rejections(
         self, key: jax.Array, state: State, stage: Stage, data: GPData
@@ -267,7 +270,10 @@ class AugmentedSampler(GPSampler):
         return int(state.own.count)
 
     def explain(self, state: State, evidence: Any) -> Exception:
-        """No attempt stayed within the budget."""
+        """No attempt stayed within the budget, or proposals overflowed."""
+        if not evidence:
+            theta = {k: v for k, v in self.record(state).items() if k != "weights"}
+            return not_finite(theta, "a proposal, or f there,")
         return StartError(
             f"{MOST_ATTEMPTS:,} attempts to draw rejections in a row exceeded the budget: it "
             'excludes what the data ask for. Raise the budget, leave it at "auto", or take a '

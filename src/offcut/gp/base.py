@@ -15,11 +15,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import multigammaln
+from jax.scipy.stats import norm
 
+from offcut.gp.families import limits_of, validated
 from offcut.mixtures.base import draw_all
 from offcut.mixtures.features import coefficients, features
 from offcut.mixtures.features import size as number_of_features
 from offcut.prior import Prior
+
+#: Beyond every proposal, in units of half the box.
+FAR = 1e6
+#: Of a normal base's mass in two dimensions: nodes, and standard deviations that they span.
+GIVEN, WIDEST = 160, 9.0
+#: Draws of a family's prior among which a start is chosen: at first, and where all of them are
+#: impossible.
+TRIED, MOST_TRIED = 200, 20_000
 
 
 class UniformBase:
@@ -122,6 +132,22 @@ class NormalBase:
         jacobian = d * np.log(2) + jnp.sum(jnp.arange(d + 1, 1, -1) * logs)
         return wishart + normal + jacobian
 
+    def mass(self, p: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+        """Probability between limits (d,), in one and two dimensions.
+
+        In two: over the first coordinate of the second's given it, Gauss-Legendre.
+        """
+        mean, root = self.parts(p)
+        # Far rather than infinite: the derivative at infinity would be 0 times infinity.
+        low, high = (jnp.clip(edge, -FAR, FAR) - mean for edge in (low, high))
+        if self.d == 1:
+            return _between(low[0] / root[0, 0], high[0] / root[0, 0])
+        a, b = (jnp.clip(edge[0] / root[0, 0], -WIDEST, WIDEST) for edge in (low, high))
+        x, v = np.polynomial.legendre.leggauss(GIVEN)
+        z = 0.5 * (a + b) + 0.5 * (b - a) * x
+        given = _between(*((edge[1] - root[1, 0] * z) / root[1, 1] for edge in (low, high)))
+        return 0.5 * (b - a) * jnp.sum(v * norm.pdf(z) * given)
+
     def first(self, data: Any) -> jax.Array:
         """A draw given the data, as if nothing had been rejected."""
         total = features(data.x).sum(1)
@@ -164,7 +190,21 @@ class FamilyBase:
 
     def distribution(self, p: jax.Array) -> Any:
         """g0, in the units of the data."""
-        return self.family(self.prior.constrain(p, {}))
+        return validated(self.family(self.prior.constrain(p, {})))
+
+    def limits(self, p: jax.Array, data: Any) -> tuple[jax.Array, jax.Array]:
+        """Limits (d,) of g0's own support, in coordinates u."""
+        low, high = limits_of(self.distribution(p), self.d)
+        return (low - data.centre) / data.half, (high - data.centre) / data.half
+
+    def limits_before(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Limits of g0's own support in draws of the prior, (number, d), in units of the data."""
+
+        def one(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return limits_of(self.family(self.prior.sample(key)), self.d)
+
+        low, high = jax.vmap(one)(jax.random.split(jax.random.key(0), number))
+        return np.asarray(low, float), np.asarray(high, float)
 
     def propose(self, key: jax.Array, p: jax.Array, number: int, data: Any) -> jax.Array:
         """Points (d, number)."""
@@ -182,15 +222,27 @@ class FamilyBase:
         return self.prior.log_density(p, {})
 
     def first(self, data: Any) -> jax.Array:
-        """Of many draws of the prior the likeliest for the data."""
-        keys = jax.random.split(jax.random.key(0), 200)
-        tried = jax.vmap(lambda key: self.prior.unconstrain(self.prior.sample(key)))(keys)
+        """Of many draws of the prior the likeliest for the data; of more where all exclude them."""
 
-        def score(p: jax.Array) -> jax.Array:
-            value = jnp.sum(self.log_density(p, data.x, data)) + self.log_prior(p, data)
-            return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+        def best(key: jax.Array) -> jax.Array:
+            keys = jax.random.split(key, TRIED)
+            tried = jax.vmap(lambda key: self.prior.unconstrain(self.prior.sample(key)))(keys)
+            return tried[jnp.argmax(jax.lax.map(lambda p: self.score(p, data), tried))]
 
-        return tried[jnp.argmax(jax.lax.map(score, tried))]
+        def vain(carry: tuple) -> jax.Array:
+            turn, p = carry
+            return (turn < MOST_TRIED // TRIED) & jnp.isneginf(self.score(p, data))
+
+        def again(carry: tuple) -> tuple:
+            return carry[0] + 1, best(jax.random.fold_in(jax.random.key(0), carry[0]))
+
+        start = (jnp.int32(1), best(jax.random.key(0)))
+        return jax.lax.while_loop(vain, again, start)[1]
+
+    def score(self, p: jax.Array, data: Any) -> jax.Array:
+        """log density of p and the data; -inf where p makes them impossible."""
+        value = jnp.sum(self.log_density(p, data.x, data)) + self.log_prior(p, data)
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
     def shaped(self, p: jax.Array) -> jax.Array:
         """Not compensated for."""
@@ -204,6 +256,13 @@ class FamilyBase:
         """p of recorded draws, (draws, k)."""
         theta = {name: jnp.asarray(recorded[name]) for name in self.prior.names}
         return np.asarray(jax.jit(jax.vmap(self.prior.unconstrain))(theta))
+
+
+def _between(low: jax.Array, high: jax.Array) -> jax.Array:
+    """Standard normal probability between limits, from the side on which it keeps its digits."""
+    right = low + high > 0
+    a, b = jnp.where(right, -high, low), jnp.where(right, -low, high)
+    return norm.cdf(b) - norm.cdf(a)
 
 
 BaseDensity = UniformBase | NormalBase | FamilyBase

@@ -28,8 +28,8 @@ from offcut.gp.points import Points
 from offcut.gp.sampler import GPData, Plan, State
 from offcut.sampler import FULL, OK, Info, Stage
 
-#: Noise of a move, in standard deviations of the data.
-SHIFT = 0.3
+#: Noise of a move, in standard deviations of the data; of half the box, where there are none.
+SHIFT, ALONE = 0.3, 1 / 3
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,8 @@ class BirthDeathSampler(AugmentedSampler):
         log_uniform = jnp.log(jax.random.uniform(k[1], (2, moves)))
         coin = jax.random.uniform(k[2], (moves,)) < 0.5
         which = jax.random.uniform(k[3], (2, moves))
-        noise = (
-            SHIFT
-            * jnp.std(data.x, axis=1)[:, None]
-            * jax.random.normal(k[4], (plan.basis.d, moves))
-        )
+        spread = jnp.std(data.x, axis=1) if n > 1 else jnp.full(plan.basis.d, ALONE)
+        noise = SHIFT * spread[:, None] * jax.random.normal(k[4], (plan.basis.d, moves))
 
         def one(i: jax.Array, carry: tuple) -> tuple:
             held, accepted, full = carry

@@ -41,7 +41,7 @@ class GPDensity(GPModel):
     variance : number or NumPyro distribution, optional
         Of f; fixed, or a prior.
     support : Box or pair, optional
-        Where the density lives: g is zero elsewhere.
+        Where the density lives: g is zero elsewhere, whatever the base has there.
     prior : dict of NumPyro distributions, optional
         Of theta, for a base that is a function of it.
     additive : bool, optional

@@ -75,15 +75,13 @@ class ExactSampler(AugmentedSampler):
     def first_own(self, state: State, data: GPData) -> State:
         """f is zero at X; no rejections yet."""
         own = ExactState(points.buffer_for(self.plan.layout, data.x, 1), jnp.array(False))
-        return state._replace(beta=jnp.zeros(0), w=jnp.zeros(self.plan.basis.number), own=own)
+        tuning = super().first_own(state, data).tuning
+        nowhere = jnp.zeros(self.plan.basis.number)
+        return state._replace(beta=jnp.zeros(0), w=nowhere, tuning=tuning, own=own)
 
     def root_spectrum(self, hyper: jax.Array, data: GPData) -> jax.Array:
         """There is no spectrum."""
         return jnp.zeros(self.plan.basis.number)
-
-    def at_nodes(self, w: jax.Array, data: GPData) -> jax.Array:
-        """f is recorded there."""
-        return w
 
     def covariance(self, u: jax.Array, hyper: jax.Array, data: GPData) -> jax.Array:
         """K with its nugget, of points (d, T): (T, T)."""
@@ -172,7 +170,7 @@ class ExactSampler(AugmentedSampler):
         """f at the points, at the nodes, and at proposals up to the end of the walk."""
         plan, held = self.plan, state.own.points
         n, points_ = plan.layout.n, plan.layout.n + held.count
-        nodes = data.quadrature.nodes
+        nodes = data.grid
         G, rows = nodes.shape[1], held.f.shape[0]
         key_place, key_f, key_accept, key_total = jax.random.split(key, 4)
         total = plan.process.number_of_proposals(key_total, state.log_rate, data)
@@ -287,10 +285,9 @@ class ExactSampler(AugmentedSampler):
     def described(self, state: State, data: GPData) -> dict[str, jax.Array]:
         """log Z and the log density at some of the data."""
         held = state.own.points
-        log_Z = jnp.log(self.normaliser(state.w, state.base, data))
-        u, f = data.x[:, data.probes], held.f[data.probes]
-        value = self.plan.base.log_density(state.base, u, data) + jax.nn.log_sigmoid(f) - log_Z
-        return {"log_normaliser": log_Z, "log_density": value - jnp.sum(jnp.log(data.half))}
+        f = self.at_nodes(state.w, data, state.base)
+        log_Z = jnp.log(self.normaliser(f, state.base, data))
+        return self.followed(data.x[:, data.probes], held.f[data.probes], log_Z, state, data)
 
     # The buffer.
 

@@ -1,9 +1,10 @@
 """The exact process in the result: f at the nodes of a grid, and a spline between them.
 
 A draw of the exact process is known where it was evaluated. Every sweep evaluates it, jointly, at
-the nodes of a Gauss-Legendre rule in the box; Z is a sum over them, and between them f is read off
-a cubic spline, which is linear in the values at the nodes. Outside the box f is taken for zero
-where densities are evaluated; the sampler itself knows no box.
+the nodes of a Gauss-Legendre rule in the box, as far as it is in the support, and between them f is
+read off a cubic spline, which is linear in the values at the nodes. Outside the box f is taken for
+zero where densities are evaluated, and Z is that of the same function: a finer rule integrates the
+spline. The sampler itself knows neither box nor spline.
 """
 
 from __future__ import annotations
@@ -41,10 +42,17 @@ class Grid(NamedTuple):
         """All nodes, (d, number)."""
         return np.stack([part.ravel() for part in np.meshgrid(*self.axes(), indexing="ij")])
 
-    def weights(self) -> np.ndarray:
-        """Of the rule, (number,)."""
-        parts = [np.polynomial.legendre.leggauss(size)[1] for size in self.sizes]
-        return parts[0] if self.d == 1 else np.outer(*parts).ravel()
+    def evaluate(self, w: jax.Array, u: jax.Array, wall: jax.Array) -> jax.Array:
+        """f at points (d, P): (P,)."""
+        rows = jnp.ones((1, u.shape[1]))
+        for axis, place in zip(self.axes(), u, strict=True):
+            spline = CubicSpline(axis, np.eye(len(axis)))
+            piece = jnp.clip(jnp.searchsorted(jnp.asarray(axis), place) - 1, 0, len(axis) - 2)
+            away = place - jnp.asarray(axis)[piece]
+            powers = jnp.stack([away**3, away**2, away, jnp.ones_like(away)])
+            own = jnp.sum(powers[:, :, None] * jnp.asarray(spline.c)[:, piece, :], axis=0).T
+            rows = (rows[:, None, :] * own[None, :, :]).reshape(-1, u.shape[1])
+        return jnp.where(jnp.all(jnp.abs(u) <= 1, axis=0), w @ rows, 0.0)
 
     def features(self, u: np.ndarray) -> np.ndarray:
         """What f at points (d, P) is made of f at the nodes, (number, P)."""

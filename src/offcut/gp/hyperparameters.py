@@ -10,6 +10,7 @@ import numpy as np
 
 from offcut.gp.basis import Basis
 from offcut.gp.covariance import Covariance
+from offcut.identity import digest
 from offcut.prior import Prior
 
 
@@ -22,7 +23,7 @@ class Hyperparameters:
 
     def __init__(self, priors: dict[str, Any], d: int) -> None:
         self.prior = Prior(priors) if priors else None
-        self.key = tuple((name, told_apart(prior)) for name, prior in sorted(priors.items()))
+        self.key = tuple((name, digest(prior)) for name, prior in sorted(priors.items()))
         self.size = self.prior.size if self.prior is not None else 0
         self.d = d
 
@@ -54,13 +55,6 @@ class Hyperparameters:
             length_scale = learned["length_scale"] * unit
             learned["length_scale"] = length_scale[0] if self.d == 1 else length_scale
         return learned
-
-
-def told_apart(prior: Any) -> str:
-    """A NumPyro distribution in words, every digit of it."""
-    leaves, structure = jax.tree.flatten(prior)
-    numbers = [np.asarray(leaf).tolist() for leaf in leaves]
-    return f"{type(prior).__name__} {structure} {numbers}"
 
 
 def written(value: Any) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from offcut.errors import ModelError
+from offcut.errors import DataError, ModelError
 from offcut.gp import evaluation
 from offcut.gp.covariance import covariance_named
 from offcut.gp.evaluation import Bands
 from offcut.gp.model import GPModel
 from offcut.gp.planning import FRESH, Wishes
-from offcut.gp.settings import checked_nugget
+from offcut.gp.settings import as_region, checked_nugget
 
 
 class GPIntensity(GPModel):
@@ -26,13 +26,15 @@ class GPIntensity(GPModel):
     ----------
     window : Box or pair
         Where events were recorded, (lower, upper) or an ``offcut.regions.Box``; by default the
-        range of the data, each end moved out by a mean gap.
+        range of the data, each end moved out by a mean gap. With a window, no events at all are
+        data too: an empty array.
     kernel, basis, length_scale, variance, additive, method, joint_moves, nugget,
     rejections
         As of ``offcut.GPDensity``.
     rate : pair, optional
         Shape a and rate b of the Gamma prior of lambda, the upper limit of the intensity. By
-        default a = 2 and a mean of twice the mean intensity.
+        default a = 2 and a mean of twice the mean intensity (that of one event, where there are
+        none).
 
     Examples
     --------
@@ -87,6 +89,22 @@ class GPIntensity(GPModel):
             rate,
         )
         super().__init__(wishes, method)
+
+    def read(self, data: Any) -> tuple[np.ndarray, bool]:
+        """Events (n, d), and whether they are single numbers; there may be none."""
+        carries = hasattr(data, "columns") or hasattr(data, "channels")
+        values = data.values if carries else data
+        rows = isinstance(values, list | tuple) or getattr(values, "ndim", 0) > 0
+        if not rows or len(values):
+            return super().read(data)
+        if self.wishes.support is None:
+            raise DataError(
+                "there are no events, and no window= in which they were recorded: give it, for "
+                "none at all says that the intensity is low there"
+            )
+        flat = np.ndim(values) < 2
+        d = as_region("window", self.wishes.support).dimension or 1
+        return np.zeros((0, d if flat else np.shape(values)[1])), flat and d == 1
 
     def intensity(self, posterior: xr.DataTree, points: Any, draws: bool = False) -> np.ndarray:
         """Posterior mean of the intensity at points, or one for each draw (chain, draw, point)."""

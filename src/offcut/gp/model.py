@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,21 +16,20 @@ from offcut.gp.birth_death import BirthDeath, BirthDeathSampler
 from offcut.gp.collapsed import CollapsedSampler
 from offcut.gp.exact import ExactSampler
 from offcut.gp.grid import Grid
-from offcut.gp.hyperparameters import told_apart, written
+from offcut.gp.hyperparameters import written
 from offcut.gp.planning import FRESH, PROCESSES, Prepared, Wishes, prepare
 from offcut.gp.sampler import GPData, GPSampler
 from offcut.gp.settings import ask_about_ties
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
+from offcut.identity import digest, skeleton, traced
 from offcut.kernels.hmc import HMC
 from offcut.kernels.nuts import NUTS
-from offcut.mixtures.base import NormalInverseWishart
 from offcut.mixtures.reading import as_events
 from offcut.prior import Prior
+from offcut.programs import kept_sampler
+from offcut.regions.region import Region
 
-#: Samplers by what they depend on, and their compiled programs.
-SAMPLERS: dict[Any, tuple[GPSampler, Any]] = {}
-PROGRAMS: dict[Any, Any] = {}
-MOST_SAMPLERS, MOST_PREPARED = 32, 8
+MOST_PREPARED = 8
 
 METHODS = ("augment", "collapsed")
 #: The kernel of method="collapsed", where none is given.
@@ -41,7 +40,6 @@ class GPModel:
     """What densities and intensities share."""
 
     process = ""
-    programs: ClassVar[dict[Any, Any]] = PROGRAMS
 
     def __init__(self, wishes: Wishes, method: str) -> None:
         if method not in METHODS:
@@ -64,16 +62,20 @@ class GPModel:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
         if covariates is not None:
             raise ModelError(f"{type(self).__name__} takes no covariates")
-        x, scalar = as_events(data, f"{type(self).__name__}")
+        x, scalar = self.read(data)
         prepared = self._prepared_from(x, scalar)
         if any(name == "length_scale" for name, _ in prepared.plan.hyper.key):
             ask_about_ties(x)
         sampler = self._shared(prepared, kernel)
         return sampler, prepared.data, {"x": x[:, 0] if scalar else x}
 
+    def read(self, data: Any) -> tuple[np.ndarray, bool]:
+        """Observations (n, d), and whether they are single numbers."""
+        return as_events(data, type(self).__name__)
+
     def _prepared_from(self, x: np.ndarray, scalar: bool) -> Prepared:
         """Everything for data (n, d); the last few are kept."""
-        key = (x.tobytes(), x.shape, scalar)
+        key = (self.identity(), x.tobytes(), x.shape, scalar)
         if key not in self._prepared:
             while len(self._prepared) >= MOST_PREPARED:
                 self._prepared.pop(next(iter(self._prepared)))
@@ -83,24 +85,31 @@ class GPModel:
     def _shared(self, prepared: Prepared, kernel: Any) -> GPSampler:
         """The sampler; models that are the same share it, compiled code and all."""
         plan = prepared.plan
-        base = plan.base.family if isinstance(plan.base, FamilyBase) else type(plan.base)
-        prior = self.wishes.prior if isinstance(plan.base, FamilyBase) else None
-        key = (
-            plan[:3],
-            base,
-            plan.hyper.key,
-            plan[5:],
-            id(prior),
-            kernel,
-            self.method,
-            self.wishes.nugget,
-            self.wishes.rejections,
-        )
-        if key not in SAMPLERS:
-            while len(SAMPLERS) >= MOST_SAMPLERS:
-                PROGRAMS.pop(SAMPLERS.pop(next(iter(SAMPLERS)))[0], None)
-            SAMPLERS[key] = self._sampler(prepared, kernel), prior  # which must live as long
-        return SAMPLERS[key][0]
+        family = self._family() if isinstance(plan.base, FamilyBase) else None
+        base = (type(plan.base), family, plan.hyper.key)
+        identity = digest(base, self.method, self.wishes.nugget, self.wishes.rejections)
+        name = (plan[:3], plan[5:], kernel)
+        return kept_sampler(identity, name, lambda: self._sampler(prepared, kernel))
+
+    def _family(self) -> Any:
+        """What a base given as a function computes, traced, with its prior."""
+        w = self.wishes
+        if isinstance(w.base, Region) or not callable(w.base) or w.prior is None:
+            return None
+        kinds: list[type] = []
+
+        def everything(key: jax.Array, position: jax.Array) -> Any:
+            prior = Prior(w.prior)
+            theta = prior.sample(key)
+            base = w.base(theta)
+            kinds.append(type(base))
+            x = base.sample(key)
+            constrained = prior.constrain(position, {})
+            return theta, x, base.log_prob(x), prior.log_density(position, {}), constrained
+
+        with jax.enable_x64(True):
+            size = Prior(w.prior).size
+            return traced(everything, jax.random.key(0), np.zeros(size)), kinds
 
     def _sampler(self, prepared: Prepared, kernel: Any) -> GPSampler:
         """The sampler of the method, with the kernel."""
@@ -110,8 +119,7 @@ class GPModel:
             if not prepared.plan.summed:
                 raise ModelError(
                     'method="collapsed" needs the normalising constant by quadrature, which is to '
-                    "be had in one and two dimensions, with a support that is bounded, all of the "
-                    'space, or one side of a line; use method="augment"'
+                    'be had in one and two dimensions; use method="augment"'
                 )
             if kernel is not None and not isinstance(kernel, HMC | NUTS):
                 raise SettingsError(
@@ -148,34 +156,20 @@ class GPModel:
     def prepared_for(self, posterior: xr.DataTree) -> Prepared:
         """Box, basis and priors of a posterior, made again from its data where needed."""
         x = np.asarray(posterior["observed_data"].dataset["x"].values, float)
-        return self._prepared_from(x.reshape(len(x), -1), x.ndim == 1)
+        return self._prepared_from(x[:, None] if x.ndim == 1 else x, x.ndim == 1)
 
     def facts(self, observed: dict[str, np.ndarray], sampler: Any = None) -> dict[str, Any]:
         """What else the result should say."""
         x = observed["x"]
-        prepared = self._prepared_from(x.reshape(len(x), -1), x.ndim == 1)
+        prepared = self._prepared_from(x[:, None] if x.ndim == 1 else x, x.ndim == 1)
         slower = self.method == "augment" and prepared.plan.joint and prepared.plan.hyper.size
         note = " (method='collapsed' would be faster here, and exact too)" if slower else ""
         return {"method": self.method, "method_note": note, **judgement.facts(prepared, repr(self))}
 
     def identity(self) -> str:
-        """What must be the same for a checkpoint to be resumed, every digit of it."""
-        w = self.wishes
-        parts: list[Any] = [repr(self), w.additive, w.joint_moves, w.nugget]
-        priors = [v for v in (w.length_scale, w.variance) if hasattr(v, "arg_constraints")]
-        parts += map(told_apart, priors)
-        if isinstance(w.base, NormalInverseWishart):
-            parts += [np.asarray(v).tolist() for v in vars(w.base).values() if v is not None]
-        elif callable(w.base) and w.prior is not None:
-            prior = Prior(w.prior)
-
-            def everything(position: jax.Array, x: jax.Array) -> Any:
-                log_prob = w.base(prior.constrain(position, {})).log_prob(x)
-                return prior.log_density(position, {}), log_prob
-
-            with jax.enable_x64(True):
-                parts.append(jax.make_jaxpr(everything)(np.zeros(prior.size), np.ones(1)))
-        return " ".join(map(str, parts))
+        """What tells models apart, at this moment: all settings, and what a family computes."""
+        settings = skeleton(type(self), self.method, self.wishes._replace(prior=None))
+        return digest(settings, self._family())
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: what was prepared can be prepared again."""

@@ -16,7 +16,7 @@ from offcut.gp.grid import Grid
 from offcut.gp.hyperparameters import Hyperparameters
 from offcut.gp.points import Layout
 from offcut.gp.process import DensityProcess, IntensityProcess
-from offcut.gp.quadrature import Quadrature, rule
+from offcut.gp.quadrature import panels, rule
 from offcut.gp.sampler import GPData, Plan
 from offcut.gp.settings import (
     check_inside,
@@ -26,9 +26,11 @@ from offcut.gp.settings import (
     positive,
     quantiles,
     spread_of,
+    varies,
 )
 from offcut.mixtures.base import NormalInverseWishart, data_covariance
 from offcut.mixtures.features import features as quadratic
+from offcut.mixtures.features import size as number_of_features
 from offcut.precision import in_float64
 from offcut.prior import Prior
 
@@ -46,6 +48,8 @@ MOST_PROPOSALS = 2.5
 FRESH = "fresh"
 #: Of the exact process: observations at most, nodes of the grid along each axis.
 MOST_EXACT, NODES = 1000, {1: 80, 2: 16}
+#: Draws of a family's prior in which limits of its support are compared.
+COMPARED = 64
 #: By default the base's expected covariance is that of the data.
 DEGREES, STRENGTH = 8.0, 1.0
 
@@ -75,6 +79,7 @@ class Prepared(NamedTuple):
     box: Box
     region: tuple[np.ndarray, np.ndarray]  # where data and most proposals lie
     base_prior: Any
+    limits: tuple[np.ndarray, np.ndarray]  # of the box, where the density may be positive
 
 
 @in_float64
@@ -91,10 +96,13 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         gap = np.where(np.ptp(x, axis=0) > 0, np.ptp(x, axis=0), spread) / max(n - 1, 1)
         support = (x.min(0) - gap, x.max(0) + gap)
     base, base_prior, support = _base(wishes, x, support, scalar)
-    low, high = np.maximum(x.min(0), support[0]), np.minimum(x.max(0), support[1])
+    own, moving = _own_limits(base, d)
     if isinstance(base, UniformBase):
         low, high = support
-        spread = np.minimum(spread, high - low)
+        # Events that do not differ say nothing about their scale; the window does.
+        spread = np.where(varies(x), np.minimum(spread, high - low), (high - low) / np.sqrt(12.0))
+    else:
+        low, high = x.min(0), x.max(0)
     ours = wishes.length_scale is None
     unit = spread if ours else np.ones(d)
     length_scale = default_length_scale(d) if ours else wishes.length_scale
@@ -110,17 +118,24 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         low, high = _with_proposals(base_prior, x, low, high)
         low, high = np.maximum(low, support[0]), np.minimum(high, support[1])
     box = box_around(low, high, beyond, middle)
+    edges = tuple(
+        cut(cut(of_box, of_support), of_base)
+        for cut, of_box, of_support, of_base in zip(
+            (np.maximum, np.minimum), (box.lower, box.upper), support, own, strict=True
+        )
+    )
     exact = wishes.basis is None
     basis: Basis | Grid
     if exact:
         _check_exact(n, d)
         basis = Grid((NODES[d],) * d)
+        # f is recorded where the density is, all the way to its limits, and nowhere else.
+        box = Box(0.5 * (edges[0] + edges[1]), 0.5 * (edges[1] - edges[0]))
     else:
         additive = d > 2 if wishes.additive is None else bool(wishes.additive)
         sizes = _sizes(wishes.basis, wishes.covariance, box, shortest, additive, d)
         basis = Basis(sizes, additive)
-    inside = (np.maximum(box.lower, support[0]), np.minimum(box.upper, support[1]))
-    supported = _supported(base, support, box, d)
+    supported = _supported(base, support, own, moving, box)
     summed = d <= 2 and supported != ""
     hyper = Hyperparameters(
         {
@@ -140,10 +155,11 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         summed,
         supported,
         summed and wishes.joint_moves and not exact and wishes.rejections == FRESH,
+        moving,
     )
     u = box.inside(x)
     stored, fit = ((), ()) if isinstance(basis, Grid) else _at_the_data(basis, u)
-    edges = [jnp.asarray(box.inside(edge)) for edge in support]
+    within = tuple(jnp.asarray(box.inside(edge)) for edge in support)
     uniform = isinstance(base, UniformBase)
     volume = np.prod(high - low) if uniform else 1.0
     data = GPData(
@@ -151,9 +167,10 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         features=stored,
         centre=jnp.asarray(box.centre),
         half=jnp.asarray(box.half),
-        support=(edges[0], edges[1]),
-        lower=edges[0] if uniform else jnp.zeros(d),
-        upper=edges[1] if uniform else jnp.zeros(d),
+        support=(within[0], within[1]),
+        limits=(jnp.asarray(box.inside(edges[0])), jnp.asarray(box.inside(edges[1]))),
+        lower=within[0] if uniform else jnp.zeros(d),
+        upper=within[1] if uniform else jnp.zeros(d),
         base=base_prior.on_scale(box.centre, box.half) if isinstance(base, NormalBase) else (),
         length_scale=jnp.asarray(
             np.broadcast_to(1.0 if fixed_scale is None else fixed_scale, (d,))
@@ -161,12 +178,13 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         variance=jnp.asarray(1.0 if fixed_variance is None else fixed_variance),
         unit=jnp.asarray(unit),
         volume=jnp.asarray(volume),
-        rate=tuple(map(jnp.asarray, wishes.rate or (RATE, RATE * volume / (2.0 * n)))),  # type: ignore[arg-type]
-        quadrature=_quadrature(basis, summed, box.inside(inside[0]), box.inside(inside[1])),
+        rate=tuple(map(jnp.asarray, wishes.rate or (RATE, RATE * volume / (2.0 * max(n, 1))))),  # type: ignore[arg-type]
+        quadrature=quadrature_of(plan, box.inside(edges[0]), box.inside(edges[1])),
+        grid=jnp.asarray(basis.nodes()) if isinstance(basis, Grid) else (),
         fit=fit if summed else (),
         probes=jnp.asarray(_probes(x)),
     )
-    return Prepared(plan, data, box, (low, high), base_prior)
+    return Prepared(plan, data, box, (low, high), base_prior, edges)
 
 
 def _base(
@@ -190,9 +208,15 @@ def _base(
         check_inside("the base's box", x, *box)
         if not np.isfinite(box).all():
             raise ModelError(f"a uniform base needs a bounded box, got {base!r}")
-        return UniformBase(d), None, box
+        # Cut to the support a uniform density is uniform.
+        cut = (np.maximum(box[0], support[0]), np.minimum(box[1], support[1]))
+        if not (cut[0] < cut[1]).all():
+            raise ModelError(
+                f"the base's box {base!r} and the support {wishes.support!r} have nothing in common"
+            )
+        return UniformBase(d), None, cut
     prior = Prior(wishes.prior)
-    return FamilyBase(d, prior, base, scalar), prior, _family_support(base, prior, support)
+    return FamilyBase(d, prior, base, scalar), prior, support
 
 
 def _with_proposals(
@@ -223,20 +247,18 @@ def _filled(base: NormalInverseWishart, x: np.ndarray) -> NormalInverseWishart:
     return NormalInverseWishart(mean, base.strength, degrees, scale).for_data(x)
 
 
-def _family_support(family: Any, prior: Prior, support: tuple) -> tuple:
-    """The support, cut to that of the family where it has limits of its own."""
-    import jax
-
-    distribution = family(prior.sample(jax.random.key(0)))
-    own = getattr(distribution, "support", None)
-    low, high = getattr(own, "lower_bound", -np.inf), getattr(own, "upper_bound", np.inf)
-    if type(own).__name__.lstrip("_") in ("Positive", "Nonnegative", "SoftplusPositive"):
-        low = 0.0
-    try:
-        low, high = np.asarray(low, float), np.asarray(high, float)
-    except (TypeError, ValueError):
-        return support
-    return np.maximum(support[0], low), np.minimum(support[1], high)
+def _own_limits(base: BaseDensity, d: int) -> tuple[tuple[np.ndarray, np.ndarray], bool]:
+    """Limits (d,) of g0's own support as far as they are fixed; whether some are not."""
+    everywhere = (np.full(d, -np.inf), np.full(d, np.inf))
+    if not isinstance(base, FamilyBase):
+        return everywhere, False
+    found = base.limits_before(COMPARED)
+    fixed = [(side == side[0]).all(0) for side in found]
+    own = [
+        np.where(one, side[0], endless)
+        for one, side, endless in zip(fixed, found, everywhere, strict=True)
+    ]
+    return (own[0], own[1]), not (fixed[0].all() and fixed[1].all())
 
 
 def _sizes(
@@ -254,13 +276,17 @@ def _sizes(
     return tuple(int(m) for m in np.broadcast_to(sizes, (d,)))
 
 
-def _quadrature(basis: Basis | Grid, summed: bool, low: np.ndarray, high: np.ndarray) -> Any:
-    """Nodes between ``low`` and ``high``; of the exact process those at which f is recorded."""
+def quadrature_of(plan: Plan, low: np.ndarray, high: np.ndarray, finer: int = 1) -> Any:
+    """Nodes between limits in coordinates u; of the exact process for the spline it is read off."""
+    basis, d = plan.basis, len(low)
+    if not plan.summed:
+        return ()
+    if plan.moving:  # along with parameters of the base: these are of [-1, 1]^d
+        return rule(lambda axes: (), basis.sizes, -np.ones(d), np.ones(d), finer)
     if isinstance(basis, Grid):
-        nodes = basis.nodes()
-        inside = ((nodes >= low[:, None]) & (nodes <= high[:, None])).all(0)
-        return Quadrature(jnp.asarray(nodes), jnp.asarray(basis.weights() * inside), ())
-    return rule(basis.tables, basis.sizes, low, high) if summed else ()
+        ends = [np.concatenate([[-1.0], axis, [1.0]]) for axis in basis.axes()]
+        return panels(basis.tables, ends, finer)
+    return rule(basis.tables, basis.sizes, low, high, finer)
 
 
 def _check_exact(n: int, d: int) -> None:
@@ -272,22 +298,30 @@ def _check_exact(n: int, d: int) -> None:
         )
 
 
-def _supported(base: BaseDensity, support: tuple, box: Box, d: int) -> str:
-    """How P0(support) is known: "all" of the base, none beyond the "box", a "side"; "" if not."""
+def _supported(base: BaseDensity, support: tuple, own: tuple, moving: bool, box: Box) -> str:
+    """How P0(support) is known.
+
+    "all" of the base is in it, nothing of it is beyond the "box", or it takes a "side" of a normal
+    base or the "tails" of a family; "" where it is not known, from three dimensions on.
+    """
     if isinstance(base, UniformBase) or not np.isfinite(support).any():
         return "all"
-    if (support[0] >= box.lower).all() and (support[1] <= box.upper).all():
+    if not moving and (support[0] <= own[0]).all() and (support[1] >= own[1]).all():
+        return "all"
+    low, high = np.maximum(support[0], own[0]), np.minimum(support[1], own[1])
+    if (low >= box.lower).all() and (high <= box.upper).all():
         return "box"
-    if isinstance(base, NormalBase) and d == 1:
-        return "side"
-    return "all" if isinstance(base, FamilyBase) else ""
+    if base.d > 2:
+        return ""
+    return "side" if isinstance(base, NormalBase) else "tails"
 
 
 def _at_the_data(basis: Basis, u: np.ndarray) -> tuple[Any, Any]:
     """phi at the data where that fits into memory, and the two matrices of the joint move."""
     n, M = len(u), basis.number
     keep = n * M <= MOST_FEATURES
-    parts, gram, fitted = [], 0.0, 0.0
+    parts = [np.zeros((M, 0))]
+    gram, fitted = np.zeros((M, M)), np.zeros((M, number_of_features(u.shape[1])))
     for start in range(0, n, 16384):
         piece = u[start : start + 16384].T
         rows = basis.features(piece)
@@ -302,6 +336,8 @@ def _at_the_data(basis: Basis, u: np.ndarray) -> tuple[Any, Any]:
 def _probes(x: np.ndarray) -> np.ndarray:
     """Observations at which the log density is followed."""
     order = np.argsort(x[:, 0], kind="stable")
+    if not len(x):
+        return order.astype(np.int32)
     places = np.round(np.array(PROBES) * (len(x) - 1)).astype(int)
     return order[places].astype(np.int32)
 

@@ -146,6 +146,13 @@ def draw(
     return lax.while_loop(unfinished, one_block, (jnp.int32(0), nothing))[1]
 
 
+def all_finite(layout: Layout, points: Points) -> jax.Array:
+    """Whether all proposals are, and f there."""
+    there = jnp.arange(points.f.shape[0]) < layout.n + points.count
+    finite = jnp.isfinite(points.f) & jnp.all(jnp.isfinite(points.u), axis=0)
+    return jnp.all(finite | ~there)
+
+
 def in_chunks(layout: Layout, points: Points, add: Any, first: Any) -> Any:
     """Fold ``add(sums, u, at, there)`` over all proposals, chunk by chunk.
 
@@ -155,8 +162,11 @@ def in_chunks(layout: Layout, points: Points, add: Any, first: Any) -> Any:
     size, last = layout.chunk, layout.n + points.count
 
     def one(carry: tuple) -> tuple:
-        at, sums = carry
+        trip, sums = carry
+        at = trip * size
         u = lax.dynamic_slice(points.u, (jnp.int32(0), at), (points.u.shape[0], size))
-        return at + size, add(sums, u, at, at + jnp.arange(size) < last)
+        return trip + 1, add(sums, u, at, at + jnp.arange(size) < last)
 
-    return lax.while_loop(lambda carry: carry[0] < last, one, (jnp.int32(0), first))[1]
+    # Trips are counted by one: of `at < 1; at += size` XLA (jaxlib 0.10.2) makes no trip.
+    trips = (last + size - 1) // size
+    return lax.while_loop(lambda carry: carry[0] < trips, one, (jnp.int32(0), first))[1]

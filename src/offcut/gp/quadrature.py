@@ -6,6 +6,11 @@ f is zero outside the box, so that
 
 nodes being in the box where it overlaps with the support. f is a finite sum of sines: the error
 falls faster than any power of the number of nodes, and is below rounding for the numbers here.
+Where limits of g0 depend on its parameters, nodes lie between them and move along.
+
+P0(support) is 1 where the support cuts off nothing of g0. Otherwise it is a sum over the nodes,
+over what is beyond the box too: there the substitution x = exp(pi/2 sinh t) takes tails of any
+length and weight (Takahasi & Mori 1974).
 
 With Z known, Y can be summed out: the number of rejections is negative binomial (density) or
 Poisson (intensity), and what a budget B excludes is
@@ -15,6 +20,7 @@ Poisson (intensity), and what a budget B excludes is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -25,12 +31,21 @@ from jax.scipy.special import betainc, gammaincc
 
 #: Nodes along an axis, for m functions: PER_FUNCTION m + LEAST.
 PER_FUNCTION, LEAST = {1: 4, 2: 2}, {1: 96, 2: 40}
+#: Of the exact process: nodes between two neighbours of those at which f is recorded.
+PER_PANEL = 4
+#: Steps in t beyond the box, and how far t goes: from 6e-10 to 2e8 halves of the box.
+STEP, REACH = {1: 0.05, 2: 0.15}, (-3.3, 3.2)
+#: Longer than any tail, in halves of the box.
+LONG = 1e15
 #: So many standard deviations from the mean of |Y| the budget excludes nothing, to rounding.
 FAR = 45.0
 
 
 class Quadrature(NamedTuple):
-    """Nodes (d, Q) in coordinates u, their weights (Q,), and tables of sines along the axes."""
+    """Nodes (d, Q) in coordinates u, their weights (Q,), and tables of sines along the axes.
+
+    Where nodes move with the parameters of the base: those of [-1, 1]^d, and no tables.
+    """
 
     nodes: jax.Array
     weights: jax.Array
@@ -41,20 +56,87 @@ def rule(
     tables_at: object, sizes: tuple[int, ...], low: np.ndarray, high: np.ndarray, finer: int = 1
 ) -> Quadrature:
     """Nodes between ``low`` and ``high``; ``tables_at(axes)`` gives the tables of sines."""
-    d = len(sizes)
     axes, parts = [], []
     for m, a, b in zip(sizes, low, high, strict=True):
-        count = finer * (PER_FUNCTION[d] * m + LEAST[d])
-        x, v = np.polynomial.legendre.leggauss(count)
+        x, v = np.polynomial.legendre.leggauss(_number(m, len(sizes), finer))
         axes.append(0.5 * (a + b) + 0.5 * (b - a) * x)
         parts.append(0.5 * (b - a) * v)
+    return _product(axes, parts, tables_at)
+
+
+def panels(tables_at: object, ends: list[np.ndarray], finer: int = 1) -> Quadrature:
+    """Nodes between neighbours of ``ends`` along each axis, for what is smooth only there."""
+    x, v = np.polynomial.legendre.leggauss(PER_PANEL * finer)
+    axes, parts = [], []
+    for end in ends:
+        half = 0.5 * np.diff(end)[:, None]
+        axes.append((end[:-1, None] + half * (1 + x)).ravel())
+        parts.append((half * v).ravel())
+    return _product(axes, parts, tables_at)
+
+
+def _number(m: int, d: int, finer: int = 1) -> int:
+    return finer * (PER_FUNCTION[d] * m + LEAST[d])
+
+
+def _product(axes: list[np.ndarray], parts: list[np.ndarray], tables_at: object) -> Quadrature:
     nodes = np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")])
-    weights = parts[0] if d == 1 else np.outer(*parts).ravel()
+    weights = parts[0] if len(axes) == 1 else np.outer(*parts).ravel()
     return Quadrature(
         jnp.asarray(nodes),
         jnp.asarray(weights),
         tuple(jnp.asarray(table) for table in tables_at(axes)),  # type: ignore[operator]
     )
+
+
+def between(reference: Quadrature, low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Nodes and weights of [-1, 1]^d between limits (d,) in it; no weight where they cross."""
+    low, high = jnp.clip(low, -1.0, 1.0), jnp.clip(high, -1.0, 1.0)
+    half = 0.5 * jnp.maximum(high - low, 0.0)
+    nodes = 0.5 * (low + high)[:, None] + half[:, None] * reference.nodes
+    return nodes, jnp.prod(half) * reference.weights
+
+
+def mass(
+    log_density: Callable[[jax.Array], jax.Array],
+    low: jax.Array,
+    high: jax.Array,
+    sizes: tuple[int, ...],
+    safe: jax.Array,
+) -> jax.Array:
+    """∫ of a density between limits (d,), which may be infinite: in the box and beyond it.
+
+    Nodes without weight are put at ``safe`` (d,), where the density has derivatives.
+    """
+    d = len(sizes)
+    axes, parts = [], []
+    for axis, m in enumerate(sizes):
+        place, weight = _axis(low[axis], high[axis], _number(m, d), STEP[d])
+        axes.append(jnp.where(weight > 0, place, safe[axis]))
+        parts.append(weight)
+    nodes = jnp.stack([part.ravel() for part in jnp.meshgrid(*axes, indexing="ij")])
+    weights = parts[0] if d == 1 else jnp.outer(parts[0], parts[1]).ravel()
+    return jnp.sum(weights * jnp.exp(log_density(nodes)))
+
+
+def _axis(low: jax.Array, high: jax.Array, number: int, step: float) -> tuple[jax.Array, jax.Array]:
+    """Nodes and weights from ``low`` to ``high``: left of [-1, 1], in it, right of it."""
+    x, v = np.polynomial.legendre.leggauss(number)
+    t = np.arange(*REACH, step)
+    far = np.exp(0.5 * np.pi * np.sinh(t))
+    far_weight = step * 0.5 * np.pi * np.cosh(t) * far
+
+    def tail(length: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """From 0 to ``length``; never quite there, where a density may be singular."""
+        length = jnp.clip(length, 0.0, LONG)
+        share = length / (length + far)
+        return jnp.minimum(far * share, (1 - 1e-9) * length), far_weight * share**2
+
+    a, b = jnp.clip(low, -1.0, 1.0), jnp.clip(high, -1.0, 1.0)
+    left, right = jnp.minimum(high, -1.0), jnp.maximum(low, 1.0)
+    (to_left, left_weight), (to_right, right_weight) = tail(left - low), tail(high - right)
+    nodes = [left - to_left, 0.5 * (a + b) + 0.5 * (b - a) * x, right + to_right]
+    return jnp.concatenate(nodes), jnp.concatenate([left_weight, 0.5 * (b - a) * v, right_weight])
 
 
 def normaliser(

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.stats import norm
 
-from offcut.gp.base import BaseDensity
+from offcut.errors import StartError
+from offcut.gp.base import BaseDensity, FamilyBase
 from offcut.gp.covariance import Covariance
 from offcut.gp.hyperparameters import Hyperparameters
 from offcut.gp.points import Layout
 from offcut.gp.process import DensityProcess, IntensityProcess
-from offcut.gp.quadrature import normaliser
+from offcut.gp.quadrature import between, mass, normaliser
 from offcut.kernels.hmc import HMC
 from offcut.kernels.random_walk import RandomWalk
 from offcut.kernels.tuning import Tuning, stepped
@@ -32,8 +32,8 @@ from offcut.sampler import Sampler, Stage, Variable
 CURVATURE = 0.25
 #: Observations in one piece, where phi at the data is not kept.
 PIECE = 4096
-#: Beyond every proposal, in units of half the box.
-FAR = 1e6
+#: A first shake of the base is halved so often, where it makes an observation impossible.
+HALVINGS = 50
 JOINT = HMC(num_steps=4, jitter=0.4)
 EVERYTHING = HMC(num_steps=8, jitter=0.5)
 SCALE = RandomWalk()
@@ -50,6 +50,7 @@ class GPData(NamedTuple):
     centre: jax.Array  # (d,)
     half: jax.Array  # (d,) half the box, in the units of the data
     support: tuple[jax.Array, jax.Array]  # (d,) each, in coordinates u
+    limits: tuple[jax.Array, jax.Array]  # (d,) each, of support, box and g0 where they are fixed
     lower: jax.Array  # (d,) of a uniform base, in coordinates u
     upper: jax.Array
     base: Any  # its prior's arrays
@@ -59,6 +60,7 @@ class GPData(NamedTuple):
     volume: jax.Array  # |T|
     rate: tuple[jax.Array, jax.Array]  # a and b of the prior of the upper rate
     quadrature: Any  # a Quadrature where Z is known
+    grid: Any  # (d, G), where f of the exact process is recorded
     fit: Any  # (M, M) and (M, F): Phi Phiᵀ and Phi times quadratic features, at the data
     probes: jax.Array  # (k,) observations at which the log density is followed
 
@@ -73,8 +75,9 @@ class Plan(NamedTuple):
     hyper: Hyperparameters
     process: DensityProcess | IntensityProcess
     summed: bool  # Z is known by quadrature
-    supported: str  # "all" of the base, "box" (none of it beyond the box), or "side" of a line
+    supported: str  # "all" of the base, "box" (none of it beyond the box), "side" or "tails"
     joint: bool  # moves with Y summed out
+    moving: bool  # limits of g0's own support depend on its parameters
 
 
 class State(NamedTuple):
@@ -116,25 +119,50 @@ class GPSampler(Sampler):
         f = jax.lax.map(lambda u: self.plan.basis.evaluate(w, u, zero), rows)
         return f.reshape(-1)[:n]
 
-    def at_nodes(self, w: jax.Array, data: GPData) -> jax.Array:
-        """f at the nodes of the quadrature, (Q,)."""
+    def nodes(self, p: jax.Array, data: GPData) -> tuple[jax.Array, jax.Array]:
+        """Nodes of the quadrature (d, Q) and their weights (Q,)."""
+        if not self.plan.moving:
+            return data.quadrature.nodes, data.quadrature.weights
+        low, high = self._own_limits(p, data)
+        return between(
+            data.quadrature,
+            jnp.maximum(low, data.limits[0]),
+            jnp.minimum(high, data.limits[1]),
+        )
+
+    def at_nodes(self, w: jax.Array, data: GPData, p: jax.Array | None = None) -> jax.Array:
+        """f at the nodes of the quadrature, (Q,); nodes that move do so with ``p``."""
+        if self.plan.moving:
+            assert p is not None
+            return self.plan.basis.evaluate(w, self.nodes(p, data)[0], jnp.int32(0))
         return self.plan.basis.on_grid(w, data.quadrature.tables).reshape(-1)
 
     def normaliser(self, f: jax.Array, p: jax.Array, data: GPData) -> jax.Array:
         """Z from f at the nodes."""
-        plan, rule = self.plan, data.quadrature
-        log_g0 = plan.base.log_density(p, rule.nodes, data)
+        plan = self.plan
+        nodes, weights = self.nodes(p, data)
+        log_g0 = plan.base.log_density(p, nodes, data)
         if plan.supported == "side":
-            mean, root = plan.base.parts(p)  # type: ignore[union-attr]
-            # Far rather than infinite: the derivative at infinity would be 0 times infinity.
-            edges = (jnp.clip(edge, -FAR, FAR) for edge in data.support)
-            low, high = (norm.cdf((edge - mean) / root[0]) for edge in edges)
-            supported = (high - low)[0]
+            supported = plan.base.mass(p, *data.support)  # type: ignore[union-attr]
         elif plan.supported == "box":
-            supported = jnp.sum(rule.weights * jnp.exp(log_g0))
+            supported = jnp.sum(weights * jnp.exp(log_g0))
+        elif plan.supported == "tails":
+            low, high = self._own_limits(p, data)
+            supported = mass(
+                lambda u: plan.base.log_density(p, u, data),
+                jnp.maximum(low, data.support[0]),
+                jnp.minimum(high, data.support[1]),
+                plan.basis.sizes,
+                data.x[:, 0],
+            )
         else:
             supported = jnp.ones(())
-        return normaliser(f, log_g0, rule.weights, supported)
+        return normaliser(f, log_g0, weights, supported)
+
+    def _own_limits(self, p: jax.Array, data: GPData) -> tuple[jax.Array, jax.Array]:
+        """Limits of g0's own support, in coordinates u."""
+        assert isinstance(self.plan.base, FamilyBase)
+        return self.plan.base.limits(p, data)
 
     def log_likelihood(
         self,
@@ -167,10 +195,15 @@ class GPSampler(Sampler):
         plan, k = self.plan, self.plan.base.size
         D = self.root_spectrum(state.hyper, data)
         V = _directions(D, *data.fit)
-        f, g = self.at_data(D * state.beta, data), self.at_nodes(D * state.beta, data)
+        f = self.at_data(D * state.beta, data)
         F = jax.lax.map(lambda v: self.at_data(D * v, data), V.T)
-        N = jax.vmap(lambda v: self.at_nodes(D * v, data), 1)(V)
+        if not plan.moving:
+            g = self.at_nodes(D * state.beta, data)
+            N = jax.vmap(lambda v: self.at_nodes(D * v, data), 1)(V)
         before = plan.base.shaped(state.base)
+
+        def f_nodes(c: jax.Array, p: jax.Array) -> jax.Array:
+            return self.at_nodes(D * (state.beta + V @ c), data, p) if plan.moving else g + c @ N
 
         def moved(position: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
             c = before - plan.base.shaped(position[:k])
@@ -181,7 +214,7 @@ class GPSampler(Sampler):
             p, log_rate, c = moved(position)
             beta = state.beta + V @ c
             return (
-                self.log_likelihood(f + c @ F, g + c @ N, p, log_rate, data, stage.budget)
+                self.log_likelihood(f + c @ F, f_nodes(c, p), p, log_rate, data, stage.budget)
                 + plan.base.log_prior(p, data)
                 + plan.process.log_rate_prior(log_rate, data)
                 - 0.5 * beta @ beta
@@ -229,7 +262,7 @@ class GPSampler(Sampler):
             beta, p, hyper, log_rate = parts(position)
             w = self.root_spectrum(hyper, data) * beta
             likelihood = self.log_likelihood(
-                self.at_data(w, data), self.at_nodes(w, data), p, log_rate, data, budget
+                self.at_data(w, data), self.at_nodes(w, data, p), p, log_rate, data, budget
             )
             return (
                 likelihood
@@ -269,7 +302,13 @@ class GPSampler(Sampler):
     def start(self, key: jax.Array, data: GPData, budget: int) -> State:
         """f near zero, the base near the data, hyperparameters near the middle of their prior."""
         plan = self.plan
-        beta, w, p, hyper, log_rate = self._first_program(key, data)
+        beta, w, p, hyper, log_rate, possible = self._first_program(key, data)
+        if not bool(possible):
+            raise StartError(
+                "none of the parameters tried, draws of the prior of the base, make all of the "
+                "observations possible: is the support of the base density too small for them, or "
+                "the prior too far off?"
+            )
         tuning = {}
         rated = int(plan.process.rated)
         if plan.joint and not plan.hyper.size:
@@ -288,14 +327,28 @@ class GPSampler(Sampler):
         plan = self.plan
         k = jax.random.split(key, 4)
         p = plan.base.first(data)
-        p = p + jax.random.normal(k[0], p.shape) * 0.5 / np.sqrt(plan.layout.n + 1)
+        shake = jax.random.normal(k[0], p.shape) * 0.5 / np.sqrt(plan.layout.n + 1)
+        p, possible = self._shaken(p, shake, data)
         hyper = _near_the_middle(k[1], plan.hyper)
         log_rate = jnp.zeros(())
         if plan.process.rated:
             twice = 2 * (plan.layout.n + 1) / data.volume
             log_rate = jnp.log(twice) + 0.2 * jax.random.normal(k[2])
         beta = 0.3 * jax.random.normal(k[3], (plan.basis.number,))
-        return beta, self.root_spectrum(hyper, data) * beta, p, hyper, log_rate
+        return beta, self.root_spectrum(hyper, data) * beta, p, hyper, log_rate, possible
+
+    def _shaken(self, p: jax.Array, shake: jax.Array, data: GPData) -> tuple[jax.Array, jax.Array]:
+        """p + shake, or less of it where an observation would be impossible; whether none is."""
+        base = self.plan.base
+        if not isinstance(base, FamilyBase):
+            return p + shake, jnp.array(True)
+
+        def impossible(turn: jax.Array) -> jax.Array:
+            return jnp.isneginf(base.score(p + shake * 0.5**turn, data)) & (turn < HALVINGS)
+
+        turns = jax.lax.while_loop(impossible, lambda turn: turn + 1.0, jnp.zeros(()))
+        p = jnp.where(turns < HALVINGS, p + shake * 0.5**turns, p)
+        return p, ~jnp.isneginf(base.score(p, data))
 
     def first_own(self, state: State, data: GPData) -> State:
         """What else the sampler keeps."""
@@ -307,10 +360,17 @@ class GPSampler(Sampler):
         if not plan.summed:
             return {}
         w = state.w
-        log_Z = jnp.log(self.normaliser(self.at_nodes(w, data), state.base, data))
+        log_Z = jnp.log(self.normaliser(self.at_nodes(w, data, state.base), state.base, data))
         u = data.x[:, data.probes]
-        f = self.plan.basis.evaluate(w, u, jnp.int32(0))
-        value = plan.base.log_density(state.base, u, data) + jax.nn.log_sigmoid(f) - log_Z
+        return self.followed(u, self.plan.basis.evaluate(w, u, jnp.int32(0)), log_Z, state, data)
+
+    def followed(
+        self, u: jax.Array, f: jax.Array, log_Z: jax.Array, state: State, data: GPData
+    ) -> dict[str, jax.Array]:
+        """log Z, and where there are observations the log density at some of them."""
+        if not self.plan.layout.n:
+            return {"log_normaliser": log_Z}
+        value = self.plan.base.log_density(state.base, u, data) + jax.nn.log_sigmoid(f) - log_Z
         return {
             "log_normaliser": log_Z,
             "log_density": value - jnp.sum(jnp.log(data.half)),

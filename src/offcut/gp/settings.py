@@ -20,6 +20,8 @@ LENGTH_SCALE = (0.6, 0.8)
 VARIANCE = (2.0, 0.5)
 
 
+#: A range of so many units in the last place of the largest value is rounding.
+ROUNDING = 16
 #: From so many observations on, a larger share of repeated ones is worth a word.
 MANY, TIED = 20, 0.2
 
@@ -53,12 +55,21 @@ def positive(name: str, value: Any, d: int) -> tuple[np.ndarray | None, Any]:
     return fixed, None
 
 
+def varies(x: np.ndarray) -> np.ndarray:
+    """Whether observations (n, d) differ by more than rounding, in each coordinate by itself."""
+    if len(x) < 2:
+        return np.zeros(x.shape[1], bool)
+    return np.ptp(x, axis=0) > ROUNDING * np.finfo(float).eps * np.abs(x).max(0)
+
+
 def spread_of(x: np.ndarray) -> np.ndarray:
     """A standard deviation of each coordinate of (n, d) that outliers do not stretch."""
+    if not len(x):
+        return np.ones(x.shape[1])
     deviation = np.sqrt(np.diagonal(data_covariance(x)))
     quartiles = np.quantile(x, [0.25, 0.75], axis=0)
     robust = (quartiles[1] - quartiles[0]) / 1.349
-    return np.where(robust > 0, np.minimum(robust, deviation), deviation)
+    return np.where(varies(x) & (robust > 0), np.minimum(robust, deviation), deviation)
 
 
 def ask_about_ties(x: np.ndarray) -> None:
@@ -95,16 +106,22 @@ def quantiles(prior: Any, levels: tuple[float, ...], d: int) -> np.ndarray:
     return np.broadcast_to(values, (len(levels), d))
 
 
+def as_region(name: str, region: Any) -> BoxRegion:
+    """A Box, or a pair of limits as one."""
+    if isinstance(region, BoxRegion):
+        return region
+    try:
+        lower, upper = region
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"{name} must be an offcut.regions.Box or a pair (lower, upper), got {region!r}"
+        ) from error
+    return BoxRegion(lower, upper)
+
+
 def limits(name: str, region: Any, d: int) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper limits (d,) of a Box, or of a pair of them."""
-    if not isinstance(region, BoxRegion):
-        try:
-            lower, upper = region
-        except (TypeError, ValueError) as error:
-            raise ModelError(
-                f"{name} must be an offcut.regions.Box or a pair (lower, upper), got {region!r}"
-            ) from error
-        region = BoxRegion(lower, upper)
+    region = as_region(name, region)
     if region.dimension not in (None, d):
         raise ModelError(f"{name} has {region.dimension} coordinates, the data have {d}")
     low = np.broadcast_to(np.asarray(region.lower, float), (d,))

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offcut.errors import DataError, ModelError
+from offcut.errors import ModelError
+from offcut.imputation.limits import Limits, find_clamped
 from offcut.models.recording import Clamped, Zone, in_zones
 from offcut.models.rejection import RejectionModel
 from offcut.promises import shown
@@ -31,6 +32,7 @@ class Whole(NamedTuple):
 
     rows: jax.Array
     zone: jax.Array
+    width: jax.Array  # one for each coordinate
 
 
 class Parts(NamedTuple):
@@ -79,7 +81,7 @@ def recorded_shape(recorded: Any) -> tuple[int, ...] | None:
 
 
 def hide(
-    model: RejectionModel, recorded: Any, like: Any, covariates: tuple
+    model: RejectionModel, recorded: Any, like: Any, covariates: tuple, came: Any
 ) -> tuple[Any, Hidden | None]:
     """Complete points to start from, and what of them is hidden.
 
@@ -91,20 +93,51 @@ def hide(
         One whole proposal.
     covariates : tuple
         () or one pytree with n rows.
+    came : pytree of NumPy arrays with n rows
+        The data in the precision in which they came.
     """
     if model.censored is None and not model.latent:
         return recorded, None
-    points = _with_latent_parts(model, recorded, like, covariates)
     n = jax.tree.leaves(recorded)[0].shape[0]
-    zone = _zone_numbers(model, recorded, covariates, n)
-    whole = np.flatnonzero(zone >= 0)
-    parts = _hidden_parts(model, recorded, points, covariates, skip=whole)
-    hidden_whole = None
-    if whole.size:
-        hidden_whole = Whole(jnp.asarray(whole, jnp.int32), jnp.asarray(zone[whole], jnp.int32))
-    if hidden_whole is None and parts is None:
+    shape = recorded_shape(jax.tree.map(lambda a: a[0], recorded))
+    limits = None
+    if isinstance(model.censored, Clamped):
+        recorded, limits = _clamped(model.censored, recorded, covariates, came, shape)
+    points = _with_latent_parts(model, recorded, like, covariates)
+    if limits is not None and shape == ():
+        zone = np.where(limits.at_lower, 0, np.where(limits.at_upper, 1, -1))
+    else:
+        zone = _zone_numbers(model, recorded, covariates, n)
+    rows = np.flatnonzero(zone >= 0)
+    width = WIDTH * spread(points, n)
+    whole = None
+    if rows.size:
+        whole = Whole(
+            jnp.asarray(rows, jnp.int32), jnp.asarray(zone[rows], jnp.int32), jnp.asarray(width)
+        )
+    limits = limits if shape != () else None
+    parts = _hidden_parts(model, points, limits, width, n, skip=rows)
+    if whole is None and parts is None:
         return points, None
-    return points, Hidden(hidden_whole, parts)
+    return points, Hidden(whole, parts)
+
+
+def _clamped(
+    clamp: Clamped, recorded: Any, covariates: tuple, came: Any, shape: tuple[int, ...] | None
+) -> tuple[Any, Limits]:
+    """The data with limits in full precision, and which values are at one."""
+    if shape is None:
+        raise ModelError(
+            "offcut.Clamped is for data that are one array; for dicts and tuples give zones"
+        )
+    (values,), structure = jax.tree.flatten(recorded)
+    if values.dtype.kind != "f" and shape != ():
+        raise ModelError(
+            f"coordinates that are whole numbers ({values.dtype}) cannot be censored one by "
+            "one; give zones that hide the whole observation"
+        )
+    limits = find_clamped(clamp, covariates, values, jax.tree.leaves(came)[0])
+    return jax.tree.unflatten(structure, [limits.exactly(values)]), limits
 
 
 def _with_latent_parts(model: RejectionModel, recorded: Any, like: Any, covariates: tuple) -> Any:
@@ -173,87 +206,51 @@ def _zone_numbers(model: RejectionModel, recorded: Any, covariates: tuple, n: in
 
 
 def _hidden_parts(
-    model: RejectionModel, recorded: Any, points: Any, covariates: tuple, skip: np.ndarray
+    model: RejectionModel,
+    points: Any,
+    limits: Limits | None,
+    width: np.ndarray,
+    n: int,
+    skip: np.ndarray,
 ) -> Parts | None:
     """Latent parts of every observation, and clamped coordinates."""
-    shape = recorded_shape(jax.tree.map(lambda a: a[0], recorded))
-    clamp = clamp_of(model, shape)
-    if not model.latent and clamp is None:
+    if not model.latent and limits is None:
         return None
-    n = jax.tree.leaves(recorded)[0].shape[0]
     low = jax.tree.map(lambda a: np.full(a.shape, -np.inf), points)
     high = jax.tree.map(lambda a: np.full(a.shape, np.inf), points)
     free = jax.tree.map(lambda a: np.zeros(a.shape, bool), points)
     for name in model.latent:
         free[name] = jax.tree.map(np.ones_like, free[name])
-    if clamp is not None:
-        if shape is None:
-            raise ModelError(
-                "offcut.Clamped is for data that are one array; for dicts and tuples give zones"
-            )
-        lower, upper = _limits(clamp, covariates, recorded)
-        values = jax.tree.leaves(recorded)[0]
-        if values.dtype.kind != "f":
-            raise ModelError(
-                f"coordinates that are whole numbers ({values.dtype}) cannot be censored one by "
-                "one; give zones that hide the whole observation"
-            )
-        _refuse_beyond(values, lower, upper)
-        at_low, at_high = values == lower, values == upper
+    if limits is not None:
         for tree, values in (
-            (free, at_low | at_high),
-            (low, np.where(at_high, upper, -np.inf)),
-            (high, np.where(at_low, lower, np.inf)),
+            (free, limits.at_lower | limits.at_upper),
+            (low, np.where(limits.at_upper, limits.upper, -np.inf)),
+            (high, np.where(limits.at_lower, limits.lower, np.inf)),
         ):
             # recorded() only selects, so it finds the same part of a tree of limits or flags.
             (part,) = jax.tree.leaves(model.recorded(tree))
             part[...] = values
-    any_free = _flat_rows(free, n)
+    any_free = flat_rows(free, n)
     rows = np.setdiff1d(np.flatnonzero(any_free.any(axis=1)), skip)
     if not rows.size:
         return None
-    everything = _flat_rows(points, n)
-    spread = everything.std(axis=0)
-    typical = np.maximum(np.abs(everything[0]), 1e-3)
     return Parts(
         rows=jnp.asarray(rows, jnp.int32),
         free=jnp.asarray(any_free[rows]),
-        low=jnp.asarray(_flat_rows(low, n)[rows]),
-        high=jnp.asarray(_flat_rows(high, n)[rows]),
-        width=jnp.asarray(WIDTH * np.where(spread > 0, spread, typical)),
+        low=jnp.asarray(flat_rows(low, n)[rows]),
+        high=jnp.asarray(flat_rows(high, n)[rows]),
+        width=jnp.asarray(width),
     )
 
 
-def _flat_rows(tree: Any, n: int) -> np.ndarray:
+def flat_rows(tree: Any, n: int) -> np.ndarray:
     """Rows as vectors, in the order of ``ravel_pytree``."""
     return np.concatenate([leaf.reshape(n, -1) for leaf in jax.tree.leaves(tree)], axis=1)
 
 
-def _limits(clamp: Clamped, covariates: tuple, recorded: Any) -> tuple[np.ndarray, np.ndarray]:
-    values = jax.tree.leaves(recorded)[0]
-    if covariates:
-        low, high = jax.vmap(clamp.limits)(*covariates)
-        low, high = (
-            np.asarray(limit).reshape(*limit.shape, *[1] * (values.ndim - limit.ndim))
-            for limit in (low, high)
-        )
-    else:
-        low, high = clamp.limits()
-    try:
-        return np.broadcast_to(low, values.shape), np.broadcast_to(high, values.shape)
-    except ValueError as error:
-        raise ModelError(
-            f"{clamp} does not fit observations of shape {values.shape[1:]}: give one limit for "
-            "all coordinates or one for each"
-        ) from error
-
-
-def _refuse_beyond(values: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> None:
-    beyond = (values < lower) | (values > upper)
-    if beyond.any():
-        place = tuple(int(i) for i in np.argwhere(beyond)[0])
-        raise DataError(
-            f"{int(beyond.sum())} values lie beyond the limits at which the recorder clamps, the "
-            f"first at index {place}: {values[place]} outside [{lower[place]}, {upper[place]}]. "
-            "A clamped value is recorded as the limit itself"
-        )
+def spread(points: Any, n: int) -> np.ndarray:
+    """The scale of every coordinate, from the data."""
+    everything = flat_rows(points, n).astype(float)
+    deviation = everything.std(axis=0)
+    typical = np.maximum(np.abs(everything[0]), 1e-3)
+    return np.where(deviation > 0, deviation, typical)

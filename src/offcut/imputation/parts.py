@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from offcut.imputation.flat import log_possible
 from offcut.imputation.hidden import Parts
 from offcut.models.recording import Clamped
 from offcut.models.rejection import RejectionModel
@@ -29,8 +30,11 @@ def draw_parts(
     columns: tuple[int, ...],
     covariates: tuple,
     held: Any,
-) -> Any:
-    """One slice update of every hidden coordinate. ``columns`` are those that may be hidden."""
+) -> tuple[Any, jax.Array]:
+    """One slice update of every hidden coordinate, and which coordinates it has moved.
+
+    ``columns`` are those that may be hidden.
+    """
     one = jax.tree.map(lambda a: a[0], held)
     _, unravel = ravel_pytree(one)
     flat = jax.vmap(lambda point: ravel_pytree(point)[0])(held)
@@ -38,18 +42,14 @@ def draw_parts(
 
     def log_density(flat: jax.Array) -> jax.Array:
         def at(row: jax.Array, *covariate: Any) -> jax.Array:
-            point = unravel(row)
-            value = model.log_observed(theta, point, *covariate)
-            possible = model.possible(theta, point, *covariate) & ~jnp.isnan(value)
-            # log_observed may leave out log a where it is 0 or -inf.
-            possible &= model.inside_at(theta, point, *covariate) > -jnp.inf
-            return jnp.where(possible, value, -jnp.inf)
+            return log_possible(model, theta, unravel(row), *covariate)
 
         return jax.vmap(at)(flat, *own)
 
+    before = flat
     for column in columns:
         flat = slice_column(jax.random.fold_in(key, column), log_density, flat, column, parts)
-    return jax.vmap(unravel)(flat)
+    return jax.vmap(unravel)(flat), flat != before
 
 
 def slice_column(

@@ -23,7 +23,7 @@ from offcut.augmentation.algorithm1 import run_algorithm_1
 from offcut.augmentation.joint import pad_rows
 from offcut.augmentation.layout import Layout
 from offcut.kernels.settings import WalkKernel, check_positive, check_target
-from offcut.kernels.walk import State, WalkSampler
+from offcut.kernels.walk import Sound, State, WalkSampler
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 from offcut.sampler import Stage
@@ -76,13 +76,18 @@ class ExchangeSampler(WalkSampler):
         # A run cut short by the budget leaves rows of zeros; the data stand in, it is refused.
         complete = run.accepted >= self.layout.n
         pseudo = jax.tree.map(lambda a, b: jnp.where(complete, a, b), pseudo, data.points)
+        here = self._log_f(theta, data.points, data.covariates)
+        own = self._log_f(new_theta, pseudo, data.covariates)
         ratio = (
             self._log_f(new_theta, data.points, data.covariates)
-            - self._log_f(theta, data.points, data.covariates)
+            - here
             + self._log_f(theta, pseudo, data.covariates)
-            - self._log_f(new_theta, pseudo, data.covariates)
+            - own
         )
+        # Data have a density where the chain stands, and pseudo-data at the theta that they come
+        # from, unless numbers overflowed.
+        sound = Sound(jnp.isfinite(here), jnp.isfinite(own) | ~complete)
         ratio = jnp.where(complete, ratio, -jnp.inf)
         count = run.rejected.count
         full = (count > state.patience) & (count <= stage.budget)
-        return ratio, state.log_estimate, count, run.worst, full
+        return ratio, state.log_estimate, count, run.worst, full, sound

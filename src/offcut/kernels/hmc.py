@@ -74,5 +74,6 @@ class HMC(GradientKernel):
             "diverging": info.is_divergent,
             "n_steps": jnp.int32(self.num_steps),
             "step_size": tuning.step_size,
+            "log_density": start.logdensity,
             **score_at(start.position, start.logdensity_grad),
         }

@@ -58,5 +58,6 @@ class NUTS(GradientKernel):
             "diverging": info.is_divergent,
             "n_steps": info.num_integration_steps.astype(jnp.int32),
             "step_size": tuning.step_size,
+            "log_density": start.logdensity,
             **score_at(start.position, start.logdensity_grad),
         }

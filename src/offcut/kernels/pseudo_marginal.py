@@ -26,7 +26,7 @@ from offcut.augmentation.layout import MOST_REJECTED, Layout
 from offcut.augmentation.per_observation import run_per_observation
 from offcut.augmentation.shared import merge_worst, no_worst, run_shared
 from offcut.kernels.settings import WalkKernel, check_positive, check_target
-from offcut.kernels.walk import State, WalkSampler
+from offcut.kernels.walk import Sound, State, WalkSampler
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
 from offcut.sampler import Stage
@@ -164,11 +164,9 @@ class PseudoMarginalSampler(WalkSampler):
             lambda: (jnp.array(-jnp.inf), independent.worst),
             lambda: self._estimate(key_estimate, new_theta, wanted.astype(jnp.int32), data),
         )
-        ratio = (
-            self._log_f(new_theta, data.points, data.covariates)
-            - self._log_f(theta, data.points, data.covariates)
-            + log_new
-            - log_old
-        )
+        here = self._log_f(theta, data.points, data.covariates)
+        ratio = self._log_f(new_theta, data.points, data.covariates) - here + log_new - log_old
         estimate = jnp.stack([log_new, wanted])
-        return ratio, estimate, count, merge_worst(worst, independent.worst), full
+        # Of fresh proposals only the number counts: they may overflow.
+        sound = Sound(jnp.isfinite(here + log_old), jnp.array(True))
+        return ratio, estimate, count, merge_worst(worst, independent.worst), full, sound

@@ -61,4 +61,5 @@ class RandomWalk(WalkKernel):
             "acceptance_rate": rate,
             "accepted": accepted,
             "step_size": tuning.step_size,
+            "log_density": here,
         }

@@ -91,11 +91,24 @@ def stepped(
     stage: Stage,
 ) -> tuple[jax.Array, Tuning, dict[str, jax.Array]]:
     """A kernel's step on a density: the new position, what warm-up learns from it, statistics."""
+    return stepped_from(kernel, key, position, log_density, tuning, stage)[:3]
+
+
+def stepped_from(
+    kernel: Any,
+    key: jax.Array,
+    position: jax.Array,
+    log_density: Callable[[jax.Array], jax.Array],
+    tuning: Tuning,
+    stage: Stage,
+) -> tuple[jax.Array, Tuning, dict[str, jax.Array], jax.Array]:
+    """The same, and the log density where the step began, which the kernel has computed anyway."""
     position, stats = kernel.step(key, position, log_density, tuning)
     if kernel.adapts:
         rate = jnp.nan_to_num(stats["acceptance_rate"], nan=0.0)
         tuning = tuned(tuning, stage, position, rate, kernel.target_acceptance)
-    return position, tuning, stats
+    before = stats.pop("log_density")
+    return position, tuning, stats, before
 
 
 def warmup_schedule(warmup: int) -> np.ndarray:

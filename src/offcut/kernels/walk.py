@@ -16,7 +16,7 @@ from offcut.kernels.tuning import Tuning, tuned
 from offcut.model_sampler import ModelSampler
 from offcut.models.rejection import RejectionModel
 from offcut.prior import Theta
-from offcut.promises import broken_promise, is_broken
+from offcut.promises import broken_promise, is_broken, not_finite
 from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 from offcut.start import find_start
 
@@ -35,6 +35,13 @@ class State(NamedTuple):
     tuning: Tuning
     patience: jax.Array
     imputed: Any = None  # values of what is hidden in the data
+
+
+class Sound(NamedTuple):
+    """Whether the densities that a ratio is made of are finite, at theta and at the new one."""
+
+    here: jax.Array
+    there: jax.Array
 
 
 class WalkSampler(ModelSampler):
@@ -90,8 +97,8 @@ class WalkSampler(ModelSampler):
     def log_ratio(
         self, key: jax.Array, theta: Theta, new_theta: Theta, state: State, stage: Stage, data: Any
     ) -> tuple:
-        """Log acceptance ratio without the prior, new estimate, |Y'|, worst log a, and whether
-        patience ran out.
+        """Log acceptance ratio without the prior, new estimate, |Y'|, worst log a, whether
+        patience ran out, and what is sound.
         """
         raise NotImplementedError
 
@@ -112,16 +119,19 @@ class WalkSampler(ModelSampler):
         position = walk(key_walk, state.position, state.tuning)
         theta = prior.constrain(state.position, state.exact)
         new_theta = prior.constrain(position, state.exact)
-        ratio, estimate, rejected, worst, full = self.log_ratio(
+        ratio, estimate, rejected, worst, full, sound = self.log_ratio(
             key_simulate, theta, new_theta, state, stage, data
         )
-        ratio += prior.log_density(position, state.exact)
+        log_prior = prior.log_density(position, state.exact)
+        ratio += log_prior
         ratio -= prior.log_density(state.position, state.exact)
         over = rejected > stage.budget
         usable = ~over & ~jnp.isnan(ratio)
         rate = jnp.exp(jnp.minimum(jnp.where(usable, ratio, -jnp.inf), 0.0))
         accepted = jax.random.uniform(key_accept) < rate
-        broken = is_broken(worst.log_accept)
+        # What happens at a theta that the prior excludes does not matter.
+        there = sound.there | ~jnp.isfinite(log_prior)
+        broken = is_broken(worst.log_accept) | ~sound.here | ~there
         moved = state._replace(position=position, log_estimate=estimate, rejected=rejected)
         new = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), moved, state)
         if self.adapts:
@@ -140,7 +150,7 @@ class WalkSampler(ModelSampler):
         }
         status = jnp.where(broken, BROKEN, jnp.where(full, FULL, OK))
         new = jax.tree.map(lambda a, b: jnp.where(status == OK, a, b), new, before)
-        return new, Info(stats, status, (new_theta, worst))
+        return new, Info(stats, status, (theta, new_theta, worst, Sound(sound.here, there)))
 
     def capacity(self, state: State) -> int:
         """How many rejections one run may have."""
@@ -155,6 +165,10 @@ class WalkSampler(ModelSampler):
         return int(state.rejected)
 
     def explain(self, state: State, evidence: Any) -> Exception:
-        """log_accept was NaN or above 0."""
-        theta, worst = evidence
-        return broken_promise(theta, worst.point, float(worst.log_accept))
+        """log_accept was NaN or above 0, or numbers overflowed."""
+        theta, new_theta, worst, sound = evidence
+        if is_broken(worst.log_accept):
+            return broken_promise(self.model, new_theta, worst.point, float(worst.log_accept))
+        if not sound.here:
+            return not_finite(theta, "the log density of the data")
+        return not_finite(new_theta, "the log density of pseudo-data drawn there")

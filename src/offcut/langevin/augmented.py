@@ -3,9 +3,13 @@ r"""kappa given the rejections of Hoff's sampler: Algorithm 2 for frames.
 Draw Y given kappa until |Y| fits the budget (G and H, drawn with Y summed out, do not mind: the
 probability to fit does not depend on them), then move kappa given X, Y, G and H.
 
-The order of the columns is part of the proposal's density. By decreasing kappa most proposals are
-accepted; it is chosen anew during warm-up, from a running mean, and stays as it is afterwards. An
-order taken from the current kappa and frozen while kappa moves would give a wrong posterior.
+The order of the columns is part of the proposal's density, and under a budget of the target,
+p(kappa | X) P(|Y| <= B | kappa): an order that chains choose for themselves would give each a
+posterior of its own. By decreasing kappa most proposals are accepted, and so the sampler is the one
+that proposes in this order, at every kappa: Y, held by places in the order and not by columns, has
+a density that depends on the sorted kappa alone. It is continuous where two of them meet, and the
+density that kappa moves on sorts anew wherever it is evaluated. An order taken from the current
+kappa and frozen while kappa moves would give a wrong posterior.
 """
 
 from __future__ import annotations
@@ -24,8 +28,6 @@ from offcut.langevin.rejections import Held, log_joint, no_run, nothing, resized
 from offcut.langevin.sampler import LangevinData, LangevinSampler, State
 from offcut.sampler import BROKEN, FULL, OK, Stage
 
-#: How fast the running mean of kappa forgets in warm-up.
-FORGETTING = 0.05
 #: A start that would need so many times the budget is hopeless.
 HOPELESS_START = 5.0
 #: Without a budget, more proposals a sweep than this are hopeless.
@@ -33,12 +35,10 @@ MOST_PROPOSALS = 1e8
 
 
 class Kept(NamedTuple):
-    """The rejections, whether there are any yet, and the order of columns."""
+    """The rejections, and whether there are any yet."""
 
     held: Held
     known: jax.Array
-    order: jax.Array
-    mean_kappa: jax.Array
 
 
 class AugmentedSampler(LangevinSampler):
@@ -50,14 +50,14 @@ class AugmentedSampler(LangevinSampler):
         super().__init__(*arguments)
         self.draws_rejections = self.layout.p > 1
 
-    def first_own(
-        self, key: jax.Array, state: State, data: LangevinData, kappa: np.ndarray, budget: int
-    ) -> Kept:
-        """No rejections yet; columns by decreasing kappa of the rough estimate."""
-        at = self.kappa(state.position)
-        refuse_hopeless(np.asarray(at), int(data.n), budget, self.layout.d)
-        order = jnp.asarray(np.argsort(-kappa, kind="stable"), jnp.int32)
-        return Kept(nothing(self.layout, 1), jnp.array(False), order, jnp.asarray(kappa))
+    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Kept:
+        """No rejections yet."""
+        refuse_hopeless(np.asarray(self.kappa(state.position)), int(data.n), budget, self.layout.d)
+        return Kept(nothing(self.layout, 1), jnp.array(False))
+
+    def order(self, kappa: jax.Array) -> jax.Array:
+        """In which order columns are proposed at ``kappa``."""
+        return jnp.argsort(-kappa)
 
     def move(
         self, key: jax.Array, state: State, stage: Stage, data: LangevinData
@@ -68,8 +68,9 @@ class AugmentedSampler(LangevinSampler):
         along = self.along(state, data)
 
         def log_density(position: jax.Array) -> jax.Array:
-            kappa = self.kappa(position)[kept.order]
-            joint = log_joint(self.layout, kappa, data.n, along[kept.order], kept.held)
+            kappa = self.kappa(position)
+            order = self.order(kappa)
+            joint = log_joint(self.layout, kappa[order], data.n, along[order], kept.held)
             return self.prior.log_density(position, {}) + joint
 
         moved, stats = self.kernel_step(key_kernel, state, log_density, stage)
@@ -90,9 +91,7 @@ class AugmentedSampler(LangevinSampler):
                 jnp.int32(OK),
             )
         kappa = self.kappa(state.position)
-        mean = old.mean_kappa + FORGETTING * (kappa - old.mean_kappa)
-        mean = jnp.where(stage.adapting, mean, old.mean_kappa)
-        order = jnp.where(stage.adapting, jnp.argsort(-mean).astype(jnp.int32), old.order)
+        falling = kappa[self.order(kappa)]
         section = 1 - old.held.section
 
         def attempt(carry: tuple) -> tuple:
@@ -100,7 +99,7 @@ class AugmentedSampler(LangevinSampler):
             drawn = run(
                 layout,
                 jax.random.fold_in(key, count),
-                kappa[order],
+                falling,
                 data.n,
                 stage.budget,
                 last.taken,
@@ -121,10 +120,7 @@ class AugmentedSampler(LangevinSampler):
             jnp.where(success, drawn.stopped, old.held.stopped),
             jnp.where(success, drawn.along, old.held.along),
         )
-        # An order belongs to the rejections drawn in it.
-        # A step that found no room is made again, from the very state before it.
-        mean = jnp.where(full, old.mean_kappa, mean)
-        kept = Kept(held, old.known | success, jnp.where(success, order, old.order), mean)
+        kept = Kept(held, old.known | success)
         broken = ~kept.known & ~full
         status = jnp.where(full, FULL, jnp.where(broken, BROKEN, OK))
         return kept, attempts, over, status

@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 import xarray as xr
 
 from offcut.errors import ModelError, SettingsError
+from offcut.identity import digest
 from offcut.kernels.exchange import Exchange
 from offcut.kernels.hmc import HMC
 from offcut.kernels.nuts import NUTS
@@ -27,6 +28,7 @@ from offcut.langevin.sampler import LangevinData, LangevinSampler
 from offcut.langevin.simulated import ExchangeSampler, PseudoMarginalSampler
 from offcut.langevin.unaugmented import AsymptoticSampler, CollapsedSampler
 from offcut.prior import Prior, is_positive
+from offcut.programs import kept_sampler
 
 IDENTITY, INFERRED = "identity", ("inferred", "uniform", "free")
 
@@ -112,8 +114,6 @@ class MatrixLangevinModel:
                 "To fix H at it, give data @ H in place of the data; for that prior give "
                 "offcut.MatrixLangevin(H)"
             )
-        self.programs: dict[Any, Any] = {}
-        self._samplers: dict[Any, LangevinSampler] = {}
 
     def prepare(
         self, data: Any, covariates: Any, kernel: Any
@@ -131,13 +131,16 @@ class MatrixLangevinModel:
         arrays = LangevinData(*map(jnp.asarray, (np.int32(n), S, F0, F1, V)))
         method, kernel = self._method(kernel, d, p)
         uniform = not F0.any() and not F1.any()
-        key = (method, kernel, n, d, p, uniform)
-        if key not in self._samplers:
-            prior = Prior({"kappa": _columns_prior(self.kappa_prior, p)})
-            self._samplers[key] = METHODS[method].sampler(
-                Layout.of(n, d, p), prior, kernel, self.infer_H, uniform, uniform and self._alike
-            )
-        return self._samplers[key], arrays, {"x": frames}
+        kappa_prior = _columns_prior(self.kappa_prior, p)
+        settings = (self.infer_H, uniform, uniform and self._alike)
+        sampler = kept_sampler(
+            digest(METHODS[method].sampler, kappa_prior, settings),
+            (kernel, Layout.of(n, d, p)),
+            lambda: METHODS[method].sampler(
+                Layout.of(n, d, p), Prior({"kappa": kappa_prior}), kernel, *settings
+            ),
+        )
+        return sampler, arrays, {"x": frames}
 
     def _method(self, kernel: Any, d: int, p: int) -> tuple[str, Any]:
         """The method and the kernel for data of this shape."""
@@ -192,11 +195,9 @@ class MatrixLangevinModel:
         return " (method='collapsed' would be faster here, and exact too)" if better else ""
 
     def identity(self) -> str:
-        """What must be the same for a checkpoint to be resumed, every digit of it."""
-        leaves, structure = jax.tree.flatten(self.kappa_prior)
-        numbers = [np.asarray(leaf).tolist() for leaf in leaves]
-        kind = type(self.kappa_prior).__name__
-        return f"{self!r} {kind} {structure} {numbers}"
+        """What tells models apart, every digit of it."""
+        priors = (self.kappa_prior, self.F0, self.F1)
+        return digest(type(self), priors, self.infer_H, self.method)
 
     @property
     def _alike(self) -> bool:

@@ -81,7 +81,7 @@ class LangevinSampler(Sampler):
             None,
             jnp.array(data.V, copy=True),  # the state is given away in every call
         )
-        return state._replace(own=self.first_own(key_own, state, data, kappa, budget))
+        return state._replace(own=self.first_own(key_own, state, data, budget))
 
     def _first_position(self, key: jax.Array, kappa: np.ndarray) -> jax.Array:
         for attempt, shake in enumerate(SHAKES):
@@ -99,9 +99,7 @@ class LangevinSampler(Sampler):
             "the data would start, and has no finite density at 100 of its own draws"
         )
 
-    def first_own(
-        self, key: jax.Array, state: State, data: LangevinData, kappa: np.ndarray, budget: int
-    ) -> Any:
+    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Any:
         """What else the sampler keeps."""
         return ()
 

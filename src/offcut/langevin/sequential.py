@@ -11,7 +11,7 @@ D(kappa) being the same at c = 0 (the largest value). The target etr(kappa Gᵀ 
 and Z(kappa) = D(kappa) P(accepted).
 
 The order of columns matters: by decreasing kappa most proposals are accepted. It is part of the
-density (DESIGN.md): where rejections are kept for an update of kappa it must not depend on kappa.
+density: where rejections are kept for an update of kappa it must not be frozen at the old kappa.
 """
 
 from __future__ import annotations

@@ -56,9 +56,7 @@ class WalkSampler(LangevinSampler):
         super().__init__(*arguments)
         self.draws_rejections = self.layout.p > 1
 
-    def first_own(
-        self, key: jax.Array, state: State, data: LangevinData, kappa: np.ndarray, budget: int
-    ) -> Walked:
+    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Walked:
         """Nothing simulated yet."""
         refuse_hopeless(np.asarray(self.kappa(state.position)), int(data.n), budget, self.layout.d)
         return Walked(jnp.int32(0), jnp.zeros(()), jnp.int32(0))
@@ -142,11 +140,9 @@ class PseudoMarginalSampler(WalkSampler):
         self.smallest_scale = 0.24 / self.layout.p**0.5
         self._first = jax.jit(self._estimate)
 
-    def first_own(
-        self, key: jax.Array, state: State, data: LangevinData, kappa: np.ndarray, budget: int
-    ) -> Walked:
+    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Walked:
         """r is fixed here for the whole run."""
-        walked = super().first_own(key, state, data, kappa, budget)
+        walked = super().first_own(key, state, data, budget)
         n, at = int(data.n), self.kappa(state.position)
         wanted = self.kernel.acceptances
         if wanted is None:

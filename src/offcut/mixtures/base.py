@@ -26,8 +26,10 @@ from offcut.errors import ModelError
 from offcut.mixtures.features import moments
 from offcut.regions.arrays import written
 
-#: A coordinate that does not vary is given this share of the others' scale.
-LEAST_SCALE = 1e-3
+#: A coordinate that does not vary is given this share of its square as its variance.
+CONSTANT_SHARE = 1e-3
+#: A range of so many units in the last place of the largest value is rounding.
+ROUNDING = 16
 #: By default a component's expected covariance is this share of the data's: a mixture has several.
 #: With it, 4 degrees beyond d and strength 0.3, intervals of what a window cut off were calibrated
 #: on simulated mixtures; with the data's own covariance, d + 2 and 1 they lay too far out.
@@ -147,7 +149,7 @@ class NormalInverseWishart:
             scale = _array(self.scale, "scale", (d, d))
         else:
             scale = EXPECTED_SHARE * max(degrees - d - 1, 1.0) * data_covariance(x)
-        if not np.allclose(scale, scale.T) or np.linalg.eigvalsh(scale).min() <= 0:
+        if not _positive_definite(scale):
             raise ModelError("scale must be a symmetric positive definite matrix")
         return NormalInverseWishart(mean, float(self.strength), degrees, scale)
 
@@ -161,8 +163,10 @@ class NormalInverseWishart:
         )
 
     def __repr__(self) -> str:
-        mean = "data" if self.mean is None else written(np.round(np.asarray(self.mean, float), 6))
-        scale = "data" if self.scale is None else written(np.round(np.asarray(self.scale), 6))
+        mean, scale = (
+            "data" if value is None else written(_shortened(value))
+            for value in (self.mean, self.scale)
+        )
         degrees = "d + 4" if self.degrees is None else f"{self.degrees:g}"
         return (
             f"NormalInverseWishart(mean={mean}, strength={self.strength:g}, degrees={degrees}, "
@@ -170,15 +174,33 @@ class NormalInverseWishart:
         )
 
 
+def _shortened(value: Any) -> np.ndarray:
+    """Seven digits of every number: a fixed number of decimals would hide small units."""
+    array = np.asarray(value, float)
+    return np.array([float(f"{one:.7g}") for one in array.ravel()]).reshape(array.shape)
+
+
 def data_covariance(x: np.ndarray) -> np.ndarray:
     """Covariance of (n, d), made positive definite where n is small or coordinates coincide."""
     d = x.shape[1]
     covariance = np.cov(x, rowvar=False).reshape(d, d) if len(x) > 1 else np.zeros((d, d))
-    variances = np.diagonal(covariance)
-    typical = variances.max() or max(float(np.abs(x).max()) ** 2, 1.0)
-    least = LEAST_SCALE**2 * typical
-    floor = np.diag(np.where(variances > least, 1e-6 * variances, typical * LEAST_SCALE))
-    return covariance + floor
+    # Every coordinate by its own scale: what the others are measured in must not matter.
+    largest = np.abs(x).max(0)
+    constant = np.ptp(x, axis=0) <= ROUNDING * np.finfo(float).eps * largest
+    covariance[constant] = covariance[:, constant] = 0.0
+    stand_in = CONSTANT_SHARE * np.where(largest > 0, largest, 1.0) ** 2
+    return covariance + np.diag(np.where(constant, stand_in, 1e-6 * np.diagonal(covariance)))
+
+
+def _positive_definite(matrix: np.ndarray) -> bool:
+    """Symmetric, and positive definite whatever units its coordinates are in."""
+    variances = np.diagonal(matrix)
+    if not (variances > 0).all():
+        return False
+    deviations = np.sqrt(variances)
+    correlations = matrix / deviations[:, None] / deviations[None, :]
+    symmetric = np.allclose(correlations, correlations.T)
+    return bool(symmetric and np.linalg.eigvalsh(correlations).min() > 0)
 
 
 def _array(value: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 
 from offcut.errors import ModelError
 from offcut.slice_sampling import slice_sample
+from offcut.support import in_support, log_prob
 
 
 class Concentration:
@@ -38,7 +39,11 @@ class Concentration:
 
     def first(self, key: jax.Array) -> jax.Array:
         """A value to start from."""
-        return jnp.clip(self.from_prior(key), 1e-3, 1e3) if self.learned else self.from_prior(key)
+        drawn = self.from_prior(key)
+        if self.prior is None:
+            return drawn
+        moderate = jnp.clip(drawn, 1e-3, 1e3)
+        return jnp.where(in_support(self.prior, moderate), moderate, drawn)
 
     def from_prior(self, key: jax.Array) -> jax.Array:
         """A draw from the prior, or the fixed value."""
@@ -57,17 +62,12 @@ class Concentration:
         def log_density(log_value: jax.Array) -> jax.Array:
             inside = jnp.abs(log_value) < LARGEST
             alpha = jnp.exp(jnp.clip(log_value[0], -LARGEST, LARGEST))
-            log_p = prior.log_prob(alpha) + jnp.log(alpha) + log_likelihood(alpha)
+            log_p = log_prob(prior, alpha) + jnp.log(alpha) + log_likelihood(alpha)
             return jnp.where(inside & ~jnp.isnan(log_p), log_p[None], -jnp.inf)
 
         start = jnp.log(value)[None]
         moved = slice_sample(key, log_density, start, -LARGEST, LARGEST, 1.0, jnp.array([True]))
         return jnp.exp(moved[0])
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for equal ones."""
-        return (self.fixed,) if self.prior is None else (type(self.prior), *self._named().items())
 
     def _named(self) -> dict[str, float]:
         """Parameters of the prior."""

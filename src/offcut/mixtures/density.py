@@ -27,10 +27,10 @@ from offcut.mixtures.draws import (
     components_of,
     draws_of,
     finite_log,
-    group_number,
     log_terms,
 )
-from offcut.mixtures.features import coefficients, features
+from offcut.mixtures.features import log_normals
+from offcut.mixtures.groups import place_of_group
 from offcut.mixtures.window import Window
 from offcut.mixtures.window_mass import lattice, shifted
 from offcut.precision import in_float64
@@ -49,19 +49,21 @@ def density(
     *,
     draws: bool,
     truncated: bool,
-    group: int | None,
+    group: Any,
     most: int | None,
 ) -> np.ndarray:
     """Mean over draws, (point,), or one for each, (chain, draw, point)."""
     drawn = draws_of(posterior, most)
     d = drawn.means.shape[-1]
     x = as_points(points, d)
-    number = group_number(drawn, group)
+    number = place_of_group(group, drawn.names)
+    window = window.for_groups(drawn.names)
     log_c = _log_coefficients(drawn, number, truncated)
     values = _evaluate(_log_density, drawn, log_c, x, draws)
     if truncated:
         scalar = posterior["observed_data"].dataset["x"].ndim == 1
-        values = values * window_probability(window, x, number, scalar)
+        # Not 0 times what a window says of a point at infinity.
+        values = np.where(values == 0, 0.0, values * window_probability(window, x, number, scalar))
     return values.reshape(*drawn.shape, len(x)) if draws else values
 
 
@@ -74,7 +76,7 @@ def marginal(
     *,
     draws: bool,
     truncated: bool,
-    group: int | None,
+    group: Any,
     most: int | None,
     seed: int = 0,
 ) -> np.ndarray:
@@ -85,7 +87,8 @@ def marginal(
     if len(set(kept)) != len(kept) or not all(0 <= c < d for c in kept) or not kept:
         raise SettingsError(f"channels must be different numbers from 0 to {d - 1}, got {channels}")
     x = as_points(points, len(kept))
-    number = group_number(drawn, group)
+    number = place_of_group(group, drawn.names)
+    window = window.for_groups(drawn.names)
     log_c = _log_coefficients(drawn, number, truncated)
     if truncated and len(kept) == d:
         order = np.argsort(kept)
@@ -113,7 +116,7 @@ def marginal(
 
 
 def window_probability(window: Window, x: np.ndarray, group: int, scalar: bool) -> np.ndarray:
-    """a(x) of points (m, d)."""
+    """a(x) of points (m, d), for the group at place ``group``."""
     points = jnp.asarray(x[:, 0] if scalar else x)
     return np.asarray(window.probability(points, jnp.full(len(x), group)))
 
@@ -168,11 +171,8 @@ def _log_density(
     covariances: jax.Array,
     points: jax.Array,
 ) -> jax.Array:
-    """log sum_k c_k N_k at points (d, m), about a centre near all of them."""
-    centre = jnp.mean(points, axis=1)
-    components = components_of(means - centre[None, :], covariances)
-    w = jax.vmap(coefficients)(components.means, components.roots)
-    terms = w @ features(points - centre[:, None]) + log_weights[:, None]
+    """log sum_k c_k N_k at points (d, m)."""
+    terms = log_normals(points, *components_of(means, covariances)) + log_weights[:, None]
     return jax.nn.logsumexp(terms, axis=0)
 
 
@@ -192,17 +192,16 @@ def _log_marginal_inside(
     key = jax.random.fold_in(keys.from_seed(seed), index)
     d, m = means.shape[1], points.shape[1]
     normals = ndtri(shifted(key, lattice(MARGINAL_POINTS, rest.shape[0])))
+    finite = jnp.where(jnp.isfinite(points), points, 0.0)  # where they are not, log_normal says it
 
     def of_component(mean: jax.Array, covariance: jax.Array) -> jax.Array:
         own = covariance[kept][:, kept]
         root = jnp.linalg.cholesky(own)
-        log_normal = coefficients(jnp.zeros(kept.shape[0]), root) @ features(
-            points - mean[kept][:, None]
-        )
+        log_normal = log_normals(points, mean[kept][None], root[None])[0]
         slope = jnp.linalg.solve(own, covariance[kept][:, rest]).T
         left = covariance[rest][:, rest] - slope @ covariance[kept][:, rest]
         noise = normals @ jnp.linalg.cholesky(left).T
-        middle = mean[rest][None, :] + (points - mean[kept][:, None]).T @ slope.T
+        middle = mean[rest][None, :] + (finite - mean[kept][:, None]).T @ slope.T
         whole = jnp.zeros((m, normals.shape[0], d))
         whole = whole.at[:, :, kept].set(
             jnp.broadcast_to(points.T[:, None], (m, len(normals), kept.shape[0]))
@@ -210,7 +209,7 @@ def _log_marginal_inside(
         whole = whole.at[:, :, rest].set(middle[:, None, :] + noise[None, :, :])
         flat = whole.reshape(-1, d)
         passed = window.probability(flat, jnp.full(flat.shape[0], group))
-        return log_normal + jnp.log(jnp.maximum(passed.reshape(m, -1).mean(1), 1e-300))
+        return log_normal + jnp.log(passed.reshape(m, -1).mean(1))
 
     terms = jax.lax.map(lambda part: of_component(*part), (means, covariances))
     return jax.nn.logsumexp(terms + log_weights[:, None], axis=0)

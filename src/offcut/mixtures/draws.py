@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from offcut.errors import DataError, SettingsError
+from offcut.errors import DataError
 from offcut.mixtures.base import Components
+from offcut.mixtures.groups import fitted_names
 
 #: Numbers in one temporary array.
 ROOM = 2**22
@@ -26,6 +27,7 @@ class Draws(NamedTuple):
     means: np.ndarray
     covariances: np.ndarray
     shape: tuple[int, int]  # chains and draws that were used
+    names: tuple[str, ...] = ("0",)  # of the groups
 
     @property
     def groups(self) -> int:
@@ -58,31 +60,25 @@ def draws_of(posterior: xr.DataTree, most: int | None) -> Draws:
     weights, within, mass = (
         np.broadcast_to(part, (part.shape[0], groups, part.shape[2])) for part in parts
     )
-    return Draws(weights, within, mass, flat("means"), flat("covariances"), (chains, len(chosen)))
+    names = fitted_names(posterior) or tuple(map(str, range(groups)))
+    shape = (chains, len(chosen))
+    return Draws(weights, within, mass, flat("means"), flat("covariances"), shape, names)
 
 
 def log_terms(draws: Draws) -> np.ndarray:
-    """log(w_k / Z_k), (draw, group, component): what passes has density a sum_k (w_k / Z_k) N_k."""
-    return finite_log(draws.window_weights / np.maximum(draws.window_mass, 1e-300))
+    """log(w_k / Z_k), (draw, group, component): what passes has density a sum_k (w_k / Z_k) N_k.
+
+    A component whose mass was not resolved has Z_k = 0 and no part in it.
+    """
+    known = draws.window_mass > 0
+    ratio = draws.window_weights / np.where(known, draws.window_mass, 1.0)
+    return finite_log(np.where(known, ratio, 0.0))
 
 
 def finite_log(weights: np.ndarray) -> np.ndarray:
     """Logarithms that stay finite: 0 times -inf must not be NaN."""
     with np.errstate(divide="ignore"):
         return np.maximum(np.log(weights), -1e30)
-
-
-def group_number(draws: Draws, group: int | None) -> int:
-    """The group to look at; it may be left out where there is one."""
-    if group is None:
-        if draws.groups > 1:
-            raise SettingsError(
-                f"the posterior has {draws.groups} groups: say which with group=0, 1, ..."
-            )
-        return 0
-    if not 0 <= int(group) < draws.groups:
-        raise SettingsError(f"group must be from 0 to {draws.groups - 1}, got {group!r}")
-    return int(group)
 
 
 def components_of(means: jax.Array, covariances: jax.Array) -> Components:

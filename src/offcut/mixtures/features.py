@@ -7,6 +7,9 @@ With P = Sigma⁻¹,
 linear in phi(x) = (x_i x_j for i <= j, x_i, 1). The same features, summed over points, are the
 sufficient statistics. So log densities of many points under many components are one matrix
 product, statistics another, and a set of points that moves as one is the sum of their features.
+
+The squares of far points lose all digits of the rest, so features are for data on the sampler's own
+scale. Wherever the user chooses the points, ``log_normals`` subtracts each mean first.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
+
+#: Squares of coordinates beyond this overflow, and densities there are 0.
+FAR = 1e150
 
 
 def size(d: int) -> int:
@@ -43,6 +49,26 @@ def coefficients(mean: jax.Array, root: jax.Array) -> jax.Array:
         - 0.5 * d * np.log(2 * np.pi)
     )
     return jnp.concatenate([quadratic, P @ mean, constant[None]])
+
+
+def log_normals(x: jax.Array, means: jax.Array, roots: jax.Array) -> jax.Array:
+    """log N(x; mean, root rootᵀ) of points (d, m) under components, (K, m): -½ |root⁻¹(x - mean)|².
+
+    What a point gets does not depend on the others. At a coordinate that is infinite, or beyond
+    ``FAR``, it is -inf; at one that is NaN, NaN.
+    """
+    d = x.shape[0]
+    near = jnp.all(jnp.abs(x) < FAR, axis=0)
+    known = jnp.where(near[None, :], x, 0.0)
+
+    def of_component(component: tuple[jax.Array, jax.Array]) -> jax.Array:
+        mean, root = component
+        whitened = solve_triangular(root, jnp.eye(d), lower=True) @ (known - mean[:, None])
+        return -0.5 * jnp.sum(whitened**2, axis=0) - jnp.sum(jnp.log(jnp.diagonal(root)))
+
+    values = jax.lax.map(of_component, (means, roots)) - 0.5 * d * np.log(2 * np.pi)
+    elsewhere = jnp.where(jnp.any(jnp.isnan(x), axis=0), jnp.nan, -jnp.inf)
+    return jnp.where(near[None, :], values, elsewhere[None, :])
 
 
 def moments(total: jax.Array, d: int) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -234,14 +234,18 @@ class WindowSampler(MixtureSampler):
             new.new_name[new.units.labels],
             state.own,
             state.count,
-            new.log_mass,
+            new.masses.log,
             state.frame,
         )
-        return moved, {**stats, **self.density_stats(moved, data)}
+        return moved, {**stats, **self.density_stats(moved, new.masses.error, data)}
 
     def density_terms(self, state: WindowState) -> jax.Array:
         """log c with density in the window sum_k c_gk N_k(x)."""
-        return state.weights.log_weights - state.log_mass
+        log_weights, unknown = state.weights.log_weights, jnp.isneginf(state.log_mass)
+        known = jnp.where(unknown, -jnp.inf, log_weights)
+        left = jax.nn.logsumexp(known, axis=1, keepdims=True)
+        raised = known - jnp.where(jnp.any(unknown, axis=1, keepdims=True), left, 0.0)
+        return jnp.where(unknown, -jnp.inf, raised - state.log_mass)
 
     def latent_weights(self, state: WindowState) -> jax.Array:
         """Shares before the filter, of the components that hold events.

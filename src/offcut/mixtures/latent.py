@@ -260,14 +260,14 @@ class LatentSampler(MixtureSampler):
         # Where Y is kept because a sweep gives up, its labels must mean what they meant.
         points, rejected_labels = rejected.points
         rejected = rejected._replace(points=(points, new.new_name[rejected_labels]))
-        moved = LatentState(new.weights, new.components, rejected, new.log_mass, state.frame)
-        return moved, {**stats, **self.density_stats(moved, data)}
+        moved = LatentState(new.weights, new.components, rejected, new.masses.log, state.frame)
+        return moved, {**stats, **self.density_stats(moved, new.masses.error, data)}
 
     def density_terms(self, state: LatentState) -> jax.Array:
         """log c with density in the window sum_k c_gk N_k(x)."""
         log_weights = state.weights.log_weights
         within = jax.nn.logsumexp(log_weights + state.log_mass, axis=1, keepdims=True)
-        return log_weights - within
+        return jnp.where(jnp.isneginf(state.log_mass), -jnp.inf, log_weights - within)
 
     def latent_weights(self, state: LatentState) -> jax.Array:
         """Shares of the components before the filter."""

@@ -18,7 +18,8 @@ class MixtureLayout(NamedTuple):
 
     The number of events is data, so that data of about the same size share compiled code.
     ``buffer`` has the sizes of the buffer of rejections: chunk, the points handled at a time, and
-    block, the proposals drawn at a time.
+    block, the proposals drawn at a time. ``names`` are those of the groups, where windows are
+    looked up by them.
     """
 
     rows: int
@@ -26,15 +27,18 @@ class MixtureLayout(NamedTuple):
     groups: int
     components: int
     buffer: Layout
+    names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, n: int, d: int, groups: int, components: int) -> MixtureLayout:
+    def of(
+        cls, n: int, d: int, groups: int, components: int, names: tuple[str, ...] = ()
+    ) -> MixtureLayout:
         """Chunks whose features and log densities stay in the second level of cache."""
         row = max(size(d), components)
         roomy = int(np.clip(2 ** int(math.log2(2**16 / row)), 128, 1024))
         chunk = int(np.clip(2 ** math.ceil(math.log2(max(n, 2))), 128, roomy))
         rows = -(-n // chunk) * chunk
-        return cls(rows, d, groups, components, Layout(rows, chunk, chunk, True, 2))
+        return cls(rows, d, groups, components, Layout(rows, chunk, chunk, True, 2), names)
 
     @property
     def chunk(self) -> int:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from offcut.errors import DataError, ModelError
+from offcut.errors import DataError, ModelError, SettingsError
+from offcut.identity import digest, skeleton, traced
 from offcut.mixtures.base import NormalInverseWishart
 from offcut.mixtures.concentration import Concentration
 from offcut.mixtures.density import density, marginal
+from offcut.mixtures.groups import as_names, as_numbers, find_groups, fitted_names, look_up
 from offcut.mixtures.hierarchy import Hierarchy
 from offcut.mixtures.in_window import WindowSampler
 from offcut.mixtures.latent import LatentSampler
@@ -26,17 +29,18 @@ from offcut.mixtures.populations import (
     tabulate,
 )
 from offcut.mixtures.prediction import predict
-from offcut.mixtures.reading import as_events, as_groups, probes
+from offcut.mixtures.reading import as_events, probes
 from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.sticks import Sticks
 from offcut.mixtures.window import Window
+from offcut.programs import kept_sampler
 
 PRIORS = ("latent", "window")
-#: Samplers by what they depend on, and their compiled programs: a new model, or a clone of an
-#: estimator, need not compile again what the last one has compiled.
-SAMPLERS: dict[Any, MixtureSampler] = {}
-PROGRAMS: dict[Any, Any] = {}
-MOST_SAMPLERS = 32
+#: Features of an event have an indicator for each group.
+MOST_GROUPS = 1000
+#: What a run may leave open without a doubt being said: of the integral of a draw's density, and of
+#: the weights.
+MASS_ERROR, UNRESOLVED_WEIGHT = 0.05, 0.01
 
 
 class TruncatedMixture:
@@ -46,7 +50,8 @@ class TruncatedMixture:
     ----------
     region : Region or callable, optional
         What can be recorded: any of ``offcut.regions``, a function ``(y) -> bool``, or
-        ``ByGroup`` for windows that differ by group. None for everything.
+        ``ByGroup`` for windows that differ by group, looked up by the groups' names. None for
+        everything.
     components : int
         Truncation K of the stick-breaking, an upper limit of the number of clusters.
     alpha : float or NumPyro distribution
@@ -55,7 +60,7 @@ class TruncatedMixture:
         Where means and covariances come from; by default scaled to the data.
     log_accept : callable, optional
         ``log_accept(y)`` or ``log_accept(y, group)``: log probability that a point is recorded.
-        With a region, of those inside.
+        With a region, of those inside. Groups must then be whole numbers.
     prior : "latent" or "window"
         On which weights the Dirichlet process is: those before the filter, or the shares among
         what passes. "window" has no ghosts (components beyond the window that cost rejections
@@ -83,8 +88,6 @@ class TruncatedMixture:
     >>> dict(posterior["posterior"]["means"].sizes)
     {'chain': 2, 'draw': 20, 'component': 5, 'channel': 2}
     """
-
-    programs: ClassVar[dict[Any, Any]] = PROGRAMS
 
     def __init__(
         self,
@@ -129,12 +132,13 @@ class TruncatedMixture:
                 f"TruncatedMixture has a sweep of its own and takes no kernel, got {kernel!r}"
             )
         x, scalar = as_events(data)
-        group, names = as_groups(covariates, len(x))
-        self._check_groups(group)
+        group, names = find_groups(covariates, len(x))
+        self._check_groups(names, covariates is not None)
         n, d = x.shape
-        self._check_inside(x[:, 0] if scalar else x, group)
+        self._check_inside(x[:, 0] if scalar else x, group, names)
         base = self.base.for_data(x)
-        layout = MixtureLayout.of(n, d, len(names), self.components)
+        looked_up = names if self.window.by_group else ()
+        layout = MixtureLayout.of(n, d, len(names), self.components, looked_up)
         sampler = self._sampler(layout, scalar)
         shift, scale = x.mean(0), np.sqrt(np.diagonal(base.scale) / max(base.degrees - d - 1, 1.0))
         padded = np.zeros((d, layout.rows))
@@ -152,32 +156,28 @@ class TruncatedMixture:
         )
         observed = {"x": x[:, 0] if scalar else x}
         if covariates is not None:
-            observed["group"] = group
+            observed["group"] = as_names(covariates, n)
         return sampler, arrays, observed
 
     def _sampler(self, layout: MixtureLayout, scalar: bool) -> MixtureSampler:
         """The sampler for data of this shape; models that are the same share it, compiled code
         and all.
         """
-        key = (
-            layout,
-            scalar,
-            self.prior,
-            self.window.region,
-            self.window.log_accept,
-            self.alpha.key,
-            self.group_alpha.key if self.hierarchical else None,
-            self.split_merge,
-            self.reshape,
+        kind = WindowSampler if self.prior == "window" else LatentSampler
+        point = jax.ShapeDtypeStruct((1,) if scalar else (1, layout.d), np.float64)
+        group = jax.ShapeDtypeStruct((1,), np.int32)
+        placed = self.window.for_groups(layout.names)
+        with jax.enable_x64(True):
+            window = traced(placed.probability, point, group)
+        # The window's classes too: the mass of a box is known otherwise than that of a function.
+        weights = (self.alpha, self.hierarchical, self.group_alpha if self.hierarchical else None)
+        moves = (self.split_merge, self.reshape)
+        identity = digest(kind, skeleton(placed), window, weights, moves)
+        return kept_sampler(
+            identity,
+            (layout, scalar),
+            lambda: kind(layout, self.window, self._weights(layout), *moves, scalar),
         )
-        if key not in SAMPLERS:
-            while len(SAMPLERS) >= MOST_SAMPLERS:
-                PROGRAMS.pop(SAMPLERS.pop(next(iter(SAMPLERS))), None)
-            kind = WindowSampler if self.prior == "window" else LatentSampler
-            SAMPLERS[key] = kind(
-                layout, self.window, self._weights(layout), self.split_merge, self.reshape, scalar
-            )
-        return SAMPLERS[key]
 
     def density(
         self,
@@ -186,7 +186,7 @@ class TruncatedMixture:
         draws: bool = False,
         truncated: bool = True,
         *,
-        group: int | None = None,
+        group: Any = None,
         most: int | None = 1000,
     ) -> np.ndarray:
         """Posterior-mean density at points, or the density of each draw.
@@ -201,8 +201,8 @@ class TruncatedMixture:
             One density for each draw, (chain, draw, point), in place of their mean (point,).
         truncated : bool
             Of what passes the filter (0 outside the window), or of what was there before it.
-        group : int, optional
-            With groups, which one.
+        group : str or int, optional
+            With groups, which one, by the name it had in ``covariates``.
         most : int or None
             Use at most so many draws, evenly spaced; None for all.
         """
@@ -224,7 +224,7 @@ class TruncatedMixture:
         draws: bool = False,
         truncated: bool = True,
         *,
-        group: int | None = None,
+        group: Any = None,
         most: int | None = 100,
     ) -> np.ndarray:
         """Density of some channels, the others integrated out; ``points`` is (point, channels).
@@ -264,26 +264,33 @@ class TruncatedMixture:
             What ``offcut.sample`` returned.
         X : array (event, channel), optional
             Events to label; by default those that were fitted.
-        groups : array (event,), optional
-            Group numbers of X where groups differ.
+        groups : array (event,)
+            Where the fit had groups, the names of those that the events of X belong to.
         """
         observed = posterior["observed_data"].dataset
         if X is None:
-            X, groups = (
-                observed["x"].values,
-                observed["group"].values if "group" in observed else None,
-            )
+            if groups is not None:
+                raise SettingsError("groups= are those of X, which is not given")
+            X = observed["x"].values
+            groups = observed["group"].values if "group" in observed else None
         x, _ = as_events(X)
-        group, _ = as_groups(groups, len(x))
-        by_group = self.hierarchical or self.window.by_group
-        return find_labels(posterior, x, group if by_group else 0 * group, loss, most, seed)
+        group = look_up(groups, fitted_names(posterior), len(x))
+        return find_labels(posterior, x, group, loss, most, seed)
 
-    def populations(self, labels: Labels) -> list[Population]:
-        """A table of the populations: share in the window, mean, covariance, share lost."""
-        return tabulate(labels)
+    def populations(
+        self, labels: Labels, channels: Sequence[str] | None = None
+    ) -> list[Population]:
+        """A table of the populations: share in the window, mean, covariance, share lost.
 
-    def compare(self, labels: Labels, first: int = 0, second: int = 1) -> list[Difference]:
-        """Which populations differ between two groups, with uncertainty; the most certain first."""
+        ``channels`` names the coordinates, for gates: ``events.channels``.
+        """
+        return tabulate(labels, channels)
+
+    def compare(self, labels: Labels, first: Any = None, second: Any = None) -> list[Difference]:
+        """Which populations differ between two groups, with uncertainty; the most certain first.
+
+        Groups go by their names in ``covariates``; they may be left out where there are two.
+        """
         return compare(labels, first, second)
 
     def predict(
@@ -292,7 +299,7 @@ class TruncatedMixture:
         size: int,
         *,
         truncated: bool = True,
-        group: int | None = None,
+        group: Any = None,
         seed: int = 0,
     ) -> np.ndarray:
         """Posterior predictive events, (size, channel): each from a draw chosen at random."""
@@ -303,32 +310,48 @@ class TruncatedMixture:
         x, _ = as_events(observed["x"])
         return {"base": repr(self.base.for_data(x)), "mixture": repr(self)}
 
+    def judge(self, posterior: xr.DataTree) -> None:
+        """How far densities may fail to integrate to one; names of groups for arrays by group."""
+        _name_approximation(posterior)
+        names, node = fitted_names(posterior), posterior["posterior"]
+        if "group" in node.dims:
+            numbers = as_numbers(names)
+            node.dataset = node.to_dataset().assign_coords(
+                group=np.array(names) if numbers is None else numbers.astype(int)
+            )
+
     def _weights(self, layout: MixtureLayout) -> Sticks | Hierarchy:
         if self.hierarchical:
             return Hierarchy(self.alpha, self.group_alpha, self.components, layout.groups)
         return Sticks(self.alpha, self.components)
 
-    def _check_groups(self, group: np.ndarray) -> None:
-        alone = group.max() == 0
+    def _check_groups(self, names: tuple[str, ...], given: bool) -> None:
+        alone = len(names) == 1
         if alone and self.hierarchical:
             raise DataError(
                 "hierarchical=True needs at least two groups: give covariates= with the group of "
                 "each observation"
             )
-        if alone and self.window.by_group:
+        if not given and self.window.by_group:
             raise DataError(
                 "the window differs by group: give covariates= with the group of each observation"
             )
         if not alone and not self.hierarchical and not self.window.by_group:
             raise ModelError(
-                f"covariates name {group.max() + 1} groups, but nothing in the model differs by "
+                f"covariates name {len(names):,} groups, but nothing in the model differs by "
                 "group; for weights of their own set hierarchical=True, for windows of their own "
                 "use offcut.regions.ByGroup, or leave covariates out"
             )
+        if len(names) > MOST_GROUPS:
+            raise DataError(
+                f"covariates name {len(names):,} groups, more than the {MOST_GROUPS:,} that a "
+                "mixture can hold apart: is this column an identifier?"
+            )
 
-    def _check_inside(self, x: np.ndarray, group: np.ndarray) -> None:
+    def _check_inside(self, x: np.ndarray, group: np.ndarray, names: tuple[str, ...]) -> None:
         """Every event must be possible."""
-        probability = np.asarray(self.window.probability(jnp.asarray(x), jnp.asarray(group)))
+        window = self.window.for_groups(names)
+        probability = np.asarray(window.probability(jnp.asarray(x), jnp.asarray(group)))
         outside = np.flatnonzero(~(probability > 0))
         if outside.size:
             shown = ", ".join(map(str, outside[:5])) + (", ..." if outside.size > 5 else "")
@@ -345,9 +368,10 @@ class TruncatedMixture:
             )
 
     def identity(self) -> str:
-        """What must be the same for a checkpoint to be resumed, every digit of it."""
-        base = [np.asarray(v).tolist() for v in vars(self.base).values() if v is not None]
-        return f"{self!r} {base} {self.split_merge} {self.reshape}"
+        """What tells models apart, every digit of it; what the window computes, samplers know."""
+        weights = (self.prior, self.alpha, self.hierarchical, self.group_alpha)
+        moves = (self.components, self.split_merge, self.reshape)
+        return digest(type(self), self.base, weights, moves, skeleton(self.window))
 
     def __repr__(self) -> str:
         parts = [repr(self.window)] if repr(self.window) else []
@@ -358,3 +382,26 @@ class TruncatedMixture:
         if self.hierarchical:
             parts += ["hierarchical=True", f"group_alpha={self.group_alpha!r}"]
         return f"TruncatedMixture({', '.join(parts)})"
+
+
+def _name_approximation(posterior: xr.DataTree) -> None:
+    """Errors of masses in the window, in the result's attrs; doubts where they are not small."""
+    stats, attrs = posterior["sample_stats"].dataset, posterior.attrs
+    error = float(np.sqrt(np.mean(stats["window_mass_error"].values ** 2)))
+    left_out = float(stats["unresolved_weight"].values.mean())
+    attrs["window_mass_error"], attrs["unresolved_weight"] = error, left_out
+    said = []
+    if error > MASS_ERROR:
+        said.append(
+            f"masses of components in the window are estimated: a draw's density in the window "
+            f"integrates to one up to {error:.1%} (root mean square); a box, or fewer components "
+            "beyond the window (a tighter base), would be more precise"
+        )
+    if left_out > UNRESOLVED_WEIGHT:
+        said.append(
+            f"components with {left_out:.1%} of the weight have so little mass in the window that "
+            "it could not be estimated: they are left out of densities there; a tighter base "
+            "would not make them"
+        )
+    if said:
+        attrs["approximation"] = "; ".join(said)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -22,7 +23,8 @@ from offcut.mixtures.draws import (
     draws_of,
     log_terms,
 )
-from offcut.mixtures.features import coefficients, features
+from offcut.mixtures.features import log_normals
+from offcut.mixtures.groups import place_of_group, told
 from offcut.precision import in_float64
 
 #: Ends of the intervals.
@@ -58,6 +60,11 @@ class Labels:
         """How many there are."""
         return int(self.labels.max()) + 1
 
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Of the groups that the model was fitted to, in the order of all arrays by group."""
+        return self.draws.names
+
     def __repr__(self) -> str:
         sizes = np.bincount(self.labels)
         shown = ", ".join(f"{size:,}" for size in sizes[:8]) + (", ..." if len(sizes) > 8 else "")
@@ -69,10 +76,11 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """A row of ``model.populations``; arrays by group where there are groups.
+    """A row of ``model.populations``; arrays by group, in the order of ``labels.group_names``.
 
     ``proportion`` is the share among what passes, ``lost`` the share of the population that the
-    filter takes away; intervals are central 90%.
+    filter takes away; intervals are central 90%. ``channels`` are the names of the mean's
+    coordinates, where they were given.
     """
 
     name: str
@@ -84,6 +92,7 @@ class Population:
     lost: Any
     lost_interval: Any
     certainty: float
+    channels: tuple[str, ...] | None = None
 
 
 @in_float64
@@ -105,15 +114,14 @@ def find_labels(
 def draw_labels(drawn: Draws, x: np.ndarray, group: np.ndarray, seed: int) -> np.ndarray:
     """A label for each event in each draw, (draw, event): p(z = k) ∝ (w_k / Z_k) N_k(x)."""
     key = keys.from_seed(seed)
-    centre = x.mean(0)
     terms = log_terms(drawn)
     partitions = np.empty((len(terms), len(x)), np.int32)
     for number, part in enumerate(chunks(len(x), drawn.means.shape[1])):
-        phi, own = features(jnp.asarray((x[part] - centre).T)), jnp.asarray(group[part])
+        points, own = jnp.asarray(x[part].T), jnp.asarray(group[part])
         for s in range(len(terms)):
             own_key = jax.random.fold_in(jax.random.fold_in(key, s), number)
             partitions[s, part] = _labels_in_one_draw(
-                own_key, terms[s], drawn.means[s] - centre, drawn.covariances[s], phi, own
+                own_key, terms[s], drawn.means[s], drawn.covariances[s], points, own
             )
     return partitions
 
@@ -124,13 +132,12 @@ def _labels_in_one_draw(
     log_c: jax.Array,
     means: jax.Array,
     covariances: jax.Array,
-    phi: jax.Array,
+    points: jax.Array,
     group: jax.Array,
 ) -> jax.Array:
-    """Labels of events with features ``phi``; ``log_c`` is (group, component)."""
-    components = components_of(means, covariances)
-    w = jax.vmap(coefficients)(components.means, components.roots)
-    return choose(w @ phi + log_c[group].T, jax.random.uniform(key, group.shape))
+    """Labels of events (d, m); ``log_c`` is (group, component)."""
+    terms = log_normals(points, *components_of(means, covariances)) + log_c[group].T
+    return choose(terms, jax.random.uniform(key, group.shape))
 
 
 def shares(labels: Labels) -> tuple[np.ndarray, np.ndarray]:
@@ -145,8 +152,18 @@ def shares(labels: Labels) -> tuple[np.ndarray, np.ndarray]:
     return within, lost
 
 
-def tabulate(labels: Labels) -> list[Population]:
+def tabulate(labels: Labels, channels: Sequence[str] | None = None) -> list[Population]:
     """A row for each population, the largest first."""
+    d = labels.draws.means.shape[-1]
+    if channels is not None and len(channels) != d:
+        raise SettingsError(f"channels must name {d} coordinates, got {list(channels)}")
+    rows = _tabulated(labels)
+    if channels is None:
+        return rows
+    return [replace(row, channels=tuple(map(str, channels))) for row in rows]
+
+
+def _tabulated(labels: Labels) -> list[Population]:
     within, lost = shares(labels)
     drawn = labels.draws
     rows = []
@@ -204,7 +221,8 @@ class Difference:
     """How a population differs between two groups.
 
     ``ratio`` is the posterior median of the second group's share in the window over the first's,
-    with a central 90% interval; ``probability`` that it is larger in the second.
+    with a central 90% interval; ``probability`` that it is larger in the second. ``groups`` has
+    the names of the two.
     """
 
     name: str
@@ -213,27 +231,32 @@ class Difference:
     ratio: float
     ratio_interval: tuple[float, float]
     probability: float
+    groups: tuple[str, str]
 
     def __repr__(self) -> str:
         low, high = self.ratio_interval
+        one, other = self.groups
         return (
-            f"{self.name}: {self.first:.1%} against {self.second:.1%}, ratio {self.ratio:.2f} "
-            f"({low:.2f} to {high:.2f}), larger in the second with probability "
+            f"{self.name}: {self.first:.1%} in {one} against {self.second:.1%} in {other}, ratio "
+            f"{self.ratio:.2f} ({low:.2f} to {high:.2f}), larger in {other} with probability "
             f"{self.probability:.3f}"
         )
 
 
-def compare(labels: Labels, first: int, second: int) -> list[Difference]:
+def compare(labels: Labels, first: Any = None, second: Any = None) -> list[Difference]:
     """Which populations differ between two groups, most certain first."""
     within, _ = shares(labels)
-    groups = within.shape[1]
-    if not (0 <= first < groups and 0 <= second < groups and first != second):
+    names = labels.draws.names
+    if first is None and second is None and len(names) == 2:
+        first, second = names
+    if first is None or second is None or str(first) == str(second):
         raise SettingsError(
-            f"compare needs two different groups from 0 to {groups - 1}, got {first} and {second}"
+            f"compare needs two different groups of {told(names)}, got {first!r} and {second!r}"
         )
+    one, other = (place_of_group(name, names) for name in (first, second))
     rows = []
     for p in range(labels.populations):
-        a, b = within[:, first, p], within[:, second, p]
+        a, b = within[:, one, p], within[:, other, p]
         ratio = np.maximum(b, 1e-12) / np.maximum(a, 1e-12)
         low, high = np.quantile(ratio, INTERVAL)
         larger = float(np.mean(b > a) + 0.5 * np.mean(b == a))
@@ -245,6 +268,7 @@ def compare(labels: Labels, first: int, second: int) -> list[Difference]:
                 float(np.median(ratio)),
                 (float(low), float(high)),
                 larger,
+                (names[one], names[other]),
             )
         )
     return sorted(rows, key=lambda row: -abs(row.probability - 0.5))

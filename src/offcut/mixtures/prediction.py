@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,8 @@ import xarray as xr
 
 from offcut import keys
 from offcut.errors import SettingsError
-from offcut.mixtures.draws import draws_of, group_number
+from offcut.mixtures.draws import draws_of
+from offcut.mixtures.groups import place_of_group
 from offcut.mixtures.window import Window
 from offcut.precision import in_float64
 
@@ -25,7 +28,7 @@ def predict(
     size: int,
     *,
     truncated: bool,
-    group: int | None,
+    group: Any,
     seed: int,
 ) -> np.ndarray:
     """(size, d): components by their weights (before the filter or in the window), then points.
@@ -34,7 +37,8 @@ def predict(
     passes.
     """
     drawn = draws_of(posterior, None)
-    number = group_number(drawn, group)
+    number = place_of_group(group, drawn.names)
+    window = window.for_groups(drawn.names)
     rng = np.random.default_rng(seed)
     rows = rng.integers(len(drawn.means), size=size)
     weights = (drawn.window_weights if truncated else drawn.weights)[rows, number]

@@ -1,4 +1,4 @@
-"""From what the user has to events, groups and probes."""
+"""From what the user has to events and probes."""
 
 from __future__ import annotations
 
@@ -25,23 +25,6 @@ def as_events(data: Any, taker: str = "a mixture") -> tuple[np.ndarray, bool]:
         raise DataError(f"data must be (events, channels), got shape {values.shape}")
     scalar = values.ndim == 1
     return np.asarray(values, float).reshape(len(values), -1), scalar
-
-
-def as_groups(covariates: Any, n: int) -> tuple[np.ndarray, list[str]]:
-    """Group number of each event, and the groups' names; whole numbers from 0 are kept."""
-    if covariates is None:
-        return np.zeros(n, np.int32), ["all"]
-    group = np.asarray(covariates)
-    if group.shape != (n,):
-        raise DataError(
-            f"covariates must name the group of each of the {n} events, got shape {group.shape}"
-        )
-    if group.dtype.kind in "iu" and group.min() >= 0:
-        return group.astype(np.int32), [str(g) for g in range(int(group.max()) + 1)]
-    if group.dtype.kind == "f":
-        raise DataError("covariates must be group numbers or names, got real numbers")
-    names, codes = np.unique(group.astype(str), return_inverse=True)
-    return codes.astype(np.int32), list(names)
 
 
 def probes(n: int) -> np.ndarray:

@@ -16,12 +16,14 @@ from offcut.mixtures.allocation import label_coefficients, unit_features
 from offcut.mixtures.base import Components, draw_all
 from offcut.mixtures.features import size
 from offcut.mixtures.hierarchy import Hierarchy
+from offcut.mixtures.importance import anchors
 from offcut.mixtures.layout import MixtureData, MixtureLayout
 from offcut.mixtures.rejections import CellRun
 from offcut.mixtures.split_merge import split_merge
 from offcut.mixtures.sticks import Sticks
 from offcut.mixtures.units import Units
 from offcut.mixtures.window import Window
+from offcut.mixtures.window_mass import Masses
 from offcut.sampler import Sampler, Stage, Variable
 
 #: A component with less of its mass in the window is a ghost.
@@ -39,7 +41,7 @@ class GivenLabels(NamedTuple):
     units: Units
     weights: Any
     components: Components
-    log_mass: jax.Array
+    masses: Masses  # by window
     new_name: jax.Array
 
 
@@ -64,7 +66,8 @@ class MixtureSampler(Sampler):
         reshapes: bool,
         scalar: bool,
     ) -> None:
-        self.layout, self.window, self.weights = layout, window, weights
+        names = layout.names or tuple(map(str, range(layout.groups)))
+        self.layout, self.window, self.weights = layout, window.for_groups(names), weights
         self.moves, self.reshapes, self.scalar = moves, reshapes, scalar
         self.windows = layout.groups if window.by_group else 1
         self.kernel_name = (
@@ -155,9 +158,9 @@ class MixtureSampler(Sampler):
         weights, order = self.weights.update(keys[1], state.weights, totals[:, width:].T)
         components = draw_all(keys[2], data.base, totals[order, :width])
         new_name = jnp.full(K + 1, K, jnp.int32).at[order].set(jnp.arange(K, dtype=jnp.int32))
-        log_mass = lax.cond(
+        masses = lax.cond(
             stage.adapting,
-            lambda: jnp.zeros((self.windows, K)),
+            lambda: Masses(jnp.zeros((self.windows, K)), jnp.zeros((self.windows, K))),
             lambda: self.log_masses(keys[3], components, weights.log_weights, data),
         )
         counts = jnp.zeros(K + 1, jnp.int32).at[moved.units.labels].add(1)[:K]
@@ -166,7 +169,7 @@ class MixtureSampler(Sampler):
             "splits": moved.splits,
             "merges": moved.merges,
         }
-        return GivenLabels(moved.units, weights, components, log_mass, new_name), stats
+        return GivenLabels(moved.units, weights, components, masses, new_name), stats
 
     def no_stats(self, data: MixtureData) -> dict[str, jax.Array]:
         """Statistics of a step that was not made."""
@@ -176,22 +179,22 @@ class MixtureSampler(Sampler):
             "splits": none,
             "merges": none,
             "ghost_share": jnp.zeros(()),
+            "window_mass_error": jnp.zeros(()),
+            "unresolved_weight": jnp.zeros(()),
             "log_density": jnp.zeros(data.probes.shape[0]),
         }
 
     def log_masses(
         self, key: jax.Array, components: Components, log_weights: jax.Array, data: MixtureData
-    ) -> jax.Array:
-        """log Z_k by window, (windows, K)."""
+    ) -> Masses:
+        """By window, (windows, K)."""
         heaviest = jnp.max(log_weights, axis=0)
-        return jnp.stack(
-            [
-                self.window.log_masses(
-                    key, components, heaviest, group, data.shift, data.scale, self.scalar
-                )
-                for group in range(self.windows)
-            ]
-        )
+        found = []
+        for group in range(self.windows):
+            events = anchors(data, group if self.window.by_group else None)
+            frame = (data.shift, data.scale, self.scalar)
+            found.append(self.window.log_masses(key, components, heaviest, group, *frame, events))
+        return jax.tree.map(lambda *each: jnp.stack(each), *found)
 
     def rough_masses(self, components: Components, data: MixtureData) -> jax.Array:
         """log Z_k by window from few fixed points: good enough to propose with."""
@@ -206,8 +209,12 @@ class MixtureSampler(Sampler):
         """Shares of the components among what passes."""
         return jnp.exp(self.density_terms(state) + state.log_mass)
 
-    def density_stats(self, state: Any, data: MixtureData) -> dict[str, jax.Array]:
-        """Latent weight of ghosts, and log density in the window at the probes."""
+    def density_stats(
+        self, state: Any, mass_error: jax.Array, data: MixtureData
+    ) -> dict[str, jax.Array]:
+        """Latent weight of ghosts, and log density in the window at the probes; by how much the
+        latter may fail to integrate to one, and the weight of components that are not in it.
+        """
         layout = self.layout
         ghost = jnp.all(state.log_mass < np.log(GHOST_MASS), axis=0)
         weights = self.latent_weights(state)
@@ -217,6 +224,12 @@ class MixtureSampler(Sampler):
         return {
             "ghost_share": jnp.max(jnp.sum(jnp.where(ghost[None, :], weights, 0.0), axis=1)),
             "log_density": log_density,
+            "window_mass_error": jnp.max(
+                jnp.sqrt(jnp.sum((self.window_weights(state) * mass_error) ** 2, axis=1))
+            ),
+            "unresolved_weight": jnp.max(
+                jnp.sum(jnp.exp(state.weights.log_weights) * jnp.isneginf(state.log_mass), axis=1)
+            ),
         }
 
     def record(self, state: Any) -> dict[str, jax.Array]:

@@ -7,15 +7,19 @@ coordinates are drawn one after the other within their limits,
     t_i = Phi⁻¹(Phi(a_i) + U_i [Phi(b_i) - Phi(a_i)]),
 
 a smooth integrand, so that a rank-1 lattice in d - 1 dimensions gives many digits also where Z is
-tiny; d = 1 is exact. For any other window Z is the mean of a over a lattice of normal points. The
-lattice is shifted at random for every draw, so each estimate is unbiased (Cranley & Patterson
-1976). The heaviest components get many points, the others, which together hold little, a few.
+tiny; d = 1 is exact. For any other window see ``importance``. The lattice is shifted at random for
+every draw, so each estimate is unbiased (Cranley & Patterson 1976). The heaviest components get
+many points, the others, which together hold little, a few.
+
+A density divides by Z, so an estimate of 0 must not be used: a mass that the points did not resolve
+is -inf here, and its component is left out of densities in the window, the others' weights being
+raised to sum to one. How much was left out is recorded with every draw.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +35,15 @@ from offcut.regions import Box
 HEAVY = 16
 BOX_POINTS = (64, 8)
 OTHER_POINTS = (2048, 256)
-#: A mass too small for a number counts as this much.
+#: A smaller mass is not resolved: it could not be recorded as a number.
 LEAST = 1e-300
+
+
+class Masses(NamedTuple):
+    """log Z_k, -inf where it was not resolved, and its relative standard error."""
+
+    log: jax.Array
+    error: jax.Array
 
 
 def lattice(points: int, d: int) -> np.ndarray:
@@ -52,17 +63,22 @@ def log_masses(
     key: jax.Array,
     components: Components,
     log_weights: jax.Array,
-    mass: Callable[[jax.Array, Components, int], jax.Array],
+    mass: Callable[[jax.Array, Components, int], Masses],
     points: tuple[int, int],
-) -> jax.Array:
-    """log Z_k, (K,), where ``mass(key, components, points)`` estimates Z by a lattice."""
+) -> Masses:
+    """Of all components, where ``mass(key, components, points)`` takes so many points for each."""
     order = jnp.argsort(-log_weights)
-    log_z = jnp.zeros(order.shape[0])
+    found = Masses(jnp.zeros(order.shape[0]), jnp.zeros(order.shape[0]))
     for part, number in zip((order[:HEAVY], order[HEAVY:]), points, strict=True):
         if part.shape[0]:
             own = mass(key, Components(components.means[part], components.roots[part]), number)
-            log_z = log_z.at[part].set(jnp.log(jnp.maximum(own, LEAST)))
-    return log_z
+            found = Masses(found.log.at[part].set(own.log), found.error.at[part].set(own.error))
+    return found
+
+
+def as_masses(z: jax.Array) -> Masses:
+    """Masses that are known to many digits."""
+    return Masses(jnp.where(z > LEAST, jnp.log(z), -jnp.inf), jnp.zeros_like(z))
 
 
 def box_mass(
@@ -110,7 +126,10 @@ def any_mass(
     points: int,
     probability: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
-    """Z_k, (K,), where ``probability(points (m, d))`` says what passes."""
+    """Z_k, (K,), as the mean over normal points; ``probability(points (m, d))`` says what passes.
+
+    Nothing to divide by: where no point passes it is 0.
+    """
     K, d = components.means.shape
     normals = ndtri(shifted(key, lattice(points, d)))
     drawn = components.means[:, None, :] + jnp.einsum("kij,mj->kmi", components.roots, normals)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,7 +25,10 @@ class Clamped:
     ----------
     lower, upper : number, array, or function of the covariate
         The limits of the recorder, one for all coordinates of a point or one for each; infinite
-        where it has none. A coordinate recorded *at* a limit is known only to lie beyond it.
+        where it has none. A coordinate recorded *at* a limit is known only to lie beyond it;
+        recorded values beyond a limit are refused (a zone takes those, whatever was written down).
+        Values and limits are compared in the precision in which the data came: 0.1 in single
+        precision is at a limit of 0.1.
 
     Examples
     --------
@@ -78,6 +82,18 @@ def checked_censoring(censored: Any) -> Censoring:
                 f"list of these, got {type(zone).__name__}"
             )
     return tuple(zones)
+
+
+def refuse_vague_zones(zones: tuple[Zone, ...], recorded: Any, *covariates: Any) -> None:
+    """Raise where a zone says neither yes nor no of one of the values (rows)."""
+    for zone in zones:
+        answers = np.asarray(jax.vmap(zone)(recorded, *covariates))
+        vague = (answers != 0) & (answers != 1)
+        if vague.any():
+            raise ModelError(
+                f"a zone of censored= returned {answers[vague][0]} for a value: a zone says yes or "
+                "no, so return a boolean, for example with a comparison"
+            )
 
 
 def in_zones(zones: tuple[Zone, ...], recorded: Any, *covariate: Any) -> Any:

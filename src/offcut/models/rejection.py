@@ -19,10 +19,12 @@ import jax
 import jax.numpy as jnp
 
 from offcut.errors import ModelError
+from offcut.identity import UnidentifiedError, digest, skeleton, traced, unknown
 from offcut.keys import with_native_fallback
 from offcut.log1mexp import log1mexp
-from offcut.models.recording import checked_censoring
+from offcut.models.recording import Clamped, checked_censoring
 from offcut.prior import Prior, Theta
+from offcut.programs import Kept, Programs
 
 Point = Any  # a pytree of arrays: one observation or one proposal
 
@@ -41,7 +43,8 @@ class RejectionModel:
     Parameters
     ----------
     prior : dict of NumPyro distributions, or NumPyro model function
-        ``theta`` is the dict of its sites, deterministic ones included.
+        ``theta`` is the dict of its sites, deterministic ones included. A number in the dict (or a
+        ``numpyro.distributions.Delta``) fixes a parameter.
     propose : callable ``(key, theta[, covariate]) -> y``
         One proposal, any pytree of arrays.
     log_proposal : callable ``(theta, y[, covariate]) -> scalar``
@@ -54,12 +57,14 @@ class RejectionModel:
     exact_updates : dict, optional
         Blocks of theta with their own exact conditional given the data, theta_1 of Algorithm 2:
         ``{names: function(key, theta, data) -> dict}``, names a string or a tuple of strings. The
-        function draws from p(names | data, rest of theta), the rejected points summed out.
+        function draws from p(names | data, rest of theta), the rejected points summed out. The
+        rest keeps its values, also where its support depends on the names.
     censored : Clamped, or a zone or list of zones, optional
         Observations of which only this is known: that the value lies in a zone. A zone is a
         function ``(y[, covariate]) -> bool`` or a region; an observation recorded inside it is
-        censored, and its value is drawn anew in every sweep. ``offcut.Clamped(lower, upper)``
-        is for recorders that write a limit for what lies beyond, coordinate by coordinate.
+        censored, and its value is drawn anew in every sweep, from proposals that hit the zone
+        or by slice sampling inside it. ``offcut.Clamped(lower, upper)`` is for recorders that
+        write a limit for what lies beyond, coordinate by coordinate.
     latent : str or tuple of str, optional
         Parts of a proposal (keys of its dict) that the data lack; they are drawn as well.
 
@@ -115,13 +120,89 @@ class RejectionModel:
             raise ModelError(f"exact_updates name a parameter twice: {sorted(named)}")
         with jax.enable_x64(True):
             self.prior = Prior(prior, exact=tuple(named))
-        self.programs: dict[Any, Any] = {}  # compiled samplers, by kernel and data shapes
+        self._identity = unknown(self)
+
+    @property
+    def programs(self) -> Programs:
+        """Compiled programs and what was found out about this model, as it was identified last."""
+        return Programs(self._identity)
 
     def compiled(self, name: Any, function: Callable[..., Any]) -> Callable[..., Any]:
         """``function`` compiled, kept under a name that says all it depends on beside arguments."""
-        if name not in self.programs:
-            self.programs[name] = jax.jit(function)
-        return self.programs[name]
+        kept = self.programs.kept(name, lambda: Kept(function))
+        kept.function = function
+        return kept.program
+
+    def identify(self, covariates: tuple, points: Point | None = None) -> str:
+        """A digest of all that the model computes, at this moment, for such data.
+
+        Everything is traced: a global, a closure or a prior that was changed in place makes it
+        another model, with programs of its own. Of covariates and points (rows in front, needed
+        for ``exact_updates``) shapes and dtypes count.
+
+        Call it with x64 on, before anything compiled is used.
+        """
+        kinds: list[Any] = []
+
+        def everything(key: jax.Array, position: jax.Array, points: Any, covariate: tuple) -> Any:
+            theta = self.prior.sample(key)
+            y = self.propose(key, theta, *covariate)
+            exact = {name: theta[name] for name in self.prior.exact}
+            kinds.append(self._kinds(theta, covariate))
+            return (
+                theta,
+                self.prior.constrain(position, exact),
+                self.prior.log_density(position, exact),
+                y,
+                self.propose_one(key, theta, *covariate),
+                () if covariate else self.propose_block(key, theta, 2),
+                self.log_proposal(theta, y, *covariate),
+                self.log_accept(theta, y, *covariate),
+                self.log_observed(theta, y, *covariate),
+                self.log_rejected(theta, y, y, *covariate),
+                self.inside_at(theta, y, *covariate),
+                self.possible(theta, y, *covariate),
+                self._recording(y, covariate),
+                [] if points is None else self._updated(key, theta, points),
+            )
+
+        program = traced(
+            everything,
+            jax.random.key(0),
+            jnp.zeros(self.prior.size),
+            points,
+            jax.tree.map(lambda a: a[0], covariates),
+        )
+        settings = (type(self), self.window_is_fixed, self.latent, self.prior.names)
+        updates = (self.prior.exact, self.prior.deterministic, tuple(self.exact_updates))
+        window = getattr(self, "inside", None)  # one made of known intervals has a known mass
+        classes = skeleton(settings, updates, type(self.censored), kinds, window)
+        try:
+            self._identity = digest(classes, program)
+        except UnidentifiedError as error:  # what it calls in Python has a state of its own
+            self._identity = unknown(error)
+        return self._identity
+
+    def _updated(self, key: jax.Array, theta: Theta, points: Point) -> list[Theta]:
+        return [update(key, theta, points) for update in self.exact_updates.values()]
+
+    def _recording(self, point: Point, covariate: tuple) -> Any:
+        """What is recorded of a point, and what ``censored`` computes there."""
+        recorded = self.recorded(point)
+        if isinstance(self.censored, Clamped):
+            return recorded, self.censored.limits(*covariate)
+        return recorded, [zone(recorded, *covariate) for zone in self.censored or ()]
+
+    def _kinds(self, theta: Theta, covariate: tuple) -> list[Any]:
+        """Classes of prior and base: by these exact updates and known masses are recognised."""
+        latent = {name: theta[name] for name in self.prior.shapes}
+        sites = self.prior.sites(latent)
+        drawn = [site for site in sites.values() if site["type"] == "sample"]
+        kinds = [(site["name"], _classes(site["fn"])) for site in drawn]
+        source = getattr(self, "source", None)
+        if source is not None:
+            kinds.append(("base", _classes(source.base(theta, *covariate))))
+        return kinds
 
     # What the engine calls; theta is a dict, covariate is () or (c_i,).
 
@@ -184,3 +265,12 @@ class RejectionModel:
     def inside_at(self, theta: Theta, x: Point, *covariate: Any) -> jax.Array:
         """log a at an observation: -inf says that the model cannot have produced it."""
         return jnp.asarray(self.log_accept(theta, x, *covariate))
+
+
+def _classes(distribution: Any) -> list[type]:
+    """The class of a distribution, and those of what it wraps."""
+    classes = []
+    while distribution is not None:
+        classes.append(type(distribution))
+        distribution = getattr(distribution, "base_dist", None)
+    return classes

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from offcut.errors import ModelError
 from offcut.keys import with_native_fallback
 from offcut.prior import Theta
+from offcut.support import in_support, log_prob
 
 Base = Callable[..., dist.Distribution]
 
@@ -111,17 +111,17 @@ class Source:
         return {NOISY: jax.vmap(measure)(jax.random.split(key_noise, size), true), TRUE: true}
 
     def log_prob(self, theta: Theta, point: Any, *covariate: Any) -> jax.Array:
-        """log q."""
+        """log q, -inf outside of the support that base and noise have at theta."""
         if self.noise is None:
-            return self.base(theta, *covariate).log_prob(point)
+            return log_prob(self.base(theta, *covariate), point)
         true = point[TRUE]
-        log_true = self.base(theta, *covariate).log_prob(true)
-        return log_true + self.noise(theta, true, *covariate).log_prob(point[NOISY])
+        log_true = log_prob(self.base(theta, *covariate), true)
+        return log_true + log_prob(self.noise(theta, true, *covariate), point[NOISY])
 
     def in_support(self, theta: Theta, point: Any, *covariate: Any) -> jax.Array:
-        """Whether a proposal can be this at all; NumPyro's log_prob does not always say so."""
+        """Whether a proposal can be this at all."""
         true = self.true(point)
-        possible = jnp.asarray(self.base(theta, *covariate).support(true))
+        possible = in_support(self.base(theta, *covariate), true)
         if self.noise is not None:
-            possible &= self.noise(theta, true, *covariate).support(point[NOISY])
+            possible &= in_support(self.noise(theta, true, *covariate), point[NOISY])
         return possible

@@ -44,7 +44,7 @@ class Truncated(RejectionModel):
             prior,
             propose=self.source.sample,
             log_proposal=self.source.log_prob,
-            log_accept=lambda theta, y, *c: jnp.where(self.is_inside(y, *c), 0.0, -jnp.inf),
+            log_accept=self._log_inside,
             latent=self.source.latent,
             **options,
         )
@@ -52,16 +52,27 @@ class Truncated(RejectionModel):
     def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
         """Base draws as one batch, no uniforms."""
         points = self.source.sample_block(key, theta, size)
-        return Proposed(points, jax.vmap(self.is_inside)(points), None)
+        answers = jax.vmap(self._answer)(points)
+        log_accept = None if answers.dtype == bool else _log_of(answers)
+        return Proposed(points, answers.astype(bool), log_accept)
 
     def propose_one(self, key: jax.Array, theta: Theta, *covariate: Any) -> Proposed:
         """One base draw, no uniform."""
         point = self.propose(key, theta, *covariate)
-        return Proposed(point, self.is_inside(point, *covariate), None)
+        answer = self._answer(point, *covariate)
+        log_accept = None if answer.dtype == bool else _log_of(answer)
+        return Proposed(point, answer.astype(bool), log_accept)
 
     def is_inside(self, point: Point, *covariate: Any) -> jax.Array:
-        """The user's predicate, which may return numbers."""
-        return jnp.asarray(self.inside(self.recorded(point), *covariate)).astype(bool)
+        """The user's predicate as a boolean."""
+        return self._answer(point, *covariate).astype(bool)
+
+    def _answer(self, point: Point, *covariate: Any) -> jax.Array:
+        """What the user's predicate says: a boolean, or a number that must be 0 or 1."""
+        return jnp.asarray(self.inside(self.recorded(point), *covariate))
+
+    def _log_inside(self, theta: Theta, point: Point, *covariate: Any) -> jax.Array:
+        return _log_of(self._answer(point, *covariate))
 
     def recorded(self, point: Point) -> Point:
         """The noisy value where there is measurement error."""
@@ -80,6 +91,14 @@ class Truncated(RejectionModel):
         return self.log_proposal(theta, y, *covariate)
 
 
+def _log_of(answer: jax.Array) -> jax.Array:
+    """0 inside, -inf outside, NaN (a broken promise) where the answer is neither yes nor no."""
+    log_accept = jnp.where(answer.astype(bool), 0.0, -jnp.inf)
+    if answer.dtype == bool:
+        return log_accept
+    return jnp.where((answer == 0) | (answer == 1), log_accept, jnp.nan)
+
+
 def truncated(
     prior: Mapping[str, dist.Distribution] | Callable[[], Any],
     base: Base,
@@ -94,12 +113,13 @@ def truncated(
     Parameters
     ----------
     prior : dict of NumPyro distributions, or NumPyro model function
-        Prior on the parameters of the base.
+        Prior on the parameters of the base. A number in the dict (or a Delta) fixes a parameter.
     base : callable ``(theta[, covariate]) -> numpyro Distribution``
         The distribution before truncation.
     inside : region, or callable ``(y[, covariate]) -> bool``
-        Whether one point is recorded: one of ``offcut.regions``, or any function. It may not
-        depend on theta: see ``selected`` for that. With covariates a function takes the
+        Whether one point is recorded: one of ``offcut.regions``, or any function that returns a
+        boolean (or exactly 0 or 1). It may not depend on theta, nor be a probability: see
+        ``selected`` for that. With covariates a function takes the
         observation's covariate, so every observation may have its own window
         (``offcut.regions.ByGroup`` has one for each group).
     censored : Clamped, or a zone or list of zones, optional

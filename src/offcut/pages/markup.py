@@ -5,34 +5,104 @@ from __future__ import annotations
 import html
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-_CODE = re.compile(r"`([^`]+)`")
-_BOLD = re.compile(r"\*\*([^*]+)\*\*")
-_LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
+from offcut.text import visible
+
+#: Letters of an address: it becomes the name of a file as well.
+MOST_LETTERS = 60
+#: Signs of the markup; a backslash makes text of them.
+_SIGNS = re.compile(r"[\\`*\[\]]")
+_MARKUP = re.compile(
+    r"""
+    \\(?P<sign>[\\`*\[\]])
+    | `(?P<code>[^`]+)`
+    | \*\*(?P<bold>(?:\\.|[^*\\])+)\*\*
+    | \[(?P<link>(?:\\.|[^\]\\])+)\]\((?P<address>[^)\s]+)\)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+#: Places in the page, pages beside it, and the web; nothing that a browser would run.
+_ADDRESS = re.compile(r"#.*|https?://.*|[\w./-]+(#.*)?", re.IGNORECASE)
 
 
-def inline(text: str) -> str:
+class Span(NamedTuple):
+    """A stretch of text: its kind is "text", "code", "bold" or "link"."""
+
+    kind: str
+    text: str
+    inside: tuple[Span, ...] = ()
+    address: str = ""
+
+
+def literal(text: object) -> str:
+    """A name from a file as markup that shows it as it is, whatever it holds.
+
+    >>> inline(literal("[CD4](javascript:alert(1)) **x** `y`"))
+    '[CD4](javascript:alert(1)) **x** `y`'
+    """
+    return _SIGNS.sub(r"\\\g<0>", visible(text))
+
+
+def spans(text: object) -> tuple[Span, ...]:
+    """Text with ``code``, **bold** and [links](address), taken apart."""
+    text, found, place = str(text), [], 0
+    for match in _MARKUP.finditer(text):
+        found.append(Span("text", text[place : match.start()]))
+        place = match.end()
+        address = match["address"] or ""
+        if match["sign"]:
+            found.append(Span("text", match["sign"]))
+        elif match["code"]:
+            found.append(Span("code", match["code"]))
+        elif match["bold"]:
+            found.append(Span("bold", "", spans(match["bold"])))
+        elif _ADDRESS.fullmatch(address):
+            found.append(Span("link", "", spans(match["link"]), address))
+        else:
+            found.append(Span("text", match[0]))
+    found.append(Span("text", text[place:]))
+    return tuple(span for span in found if span.text or span.inside)
+
+
+def escaped(text: object) -> str:
+    """Text for HTML, inside of elements and of attributes."""
+    return html.escape(visible(text, lines=True), quote=True)
+
+
+def inline(text: object) -> str:
     """Escaped text with ``code``, **bold** and [links](address).
 
     >>> inline("a < b, **see** [here](#x) and `y`")
     'a &lt; b, <strong>see</strong> <a href="#x">here</a> and <code>y</code>'
+    >>> inline("[here](javascript:alert)")
+    '[here](javascript:alert)'
     """
-    escaped = html.escape(str(text), quote=True)
-    escaped = _CODE.sub(r"<code>\1</code>", escaped)
-    escaped = _BOLD.sub(r"<strong>\1</strong>", escaped)
-    return _LINK.sub(r'<a href="\2">\1</a>', escaped)
+    return "".join(_element(span) for span in spans(text))
 
 
-def plain(text: str) -> str:
+def _element(span: Span) -> str:
+    inside = "".join(_element(one) for one in span.inside) or escaped(span.text)
+    if span.kind == "link":
+        return f'<a href="{escaped(span.address)}">{inside}</a>'
+    tag = {"code": "code", "bold": "strong"}.get(span.kind)
+    return f"<{tag}>{inside}</{tag}>" if tag else inside
+
+
+def plain(text: object) -> str:
     """The same without its markup.
 
     >>> plain("**See** [here](#x) and `y`")
     'See here and y'
     """
-    return _LINK.sub(r"\1", _BOLD.sub(r"\1", _CODE.sub(r"\1", text)))
+    return "".join(plain_span(span) for span in spans(text))
+
+
+def plain_span(span: Span) -> str:
+    """The words of a stretch."""
+    return span.text + "".join(plain_span(one) for one in span.inside)
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -92,4 +162,5 @@ def anchor_of(title: str) -> str:
     >>> anchor_of("Flow cytometry (GvHD)")
     'flow-cytometry-gvhd'
     """
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "part"
+    short = re.sub(r"[^a-z0-9]+", "-", plain(title).lower()).strip("-")[:MOST_LETTERS]
+    return short.strip("-") or "part"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
@@ -11,9 +10,10 @@ from typing import Any
 
 import xarray as xr
 
+from offcut.files import made, write
 from offcut.pages import runs
 from offcut.pages.hover import Hover
-from offcut.pages.markup import anchor_of, cell, inline, plain
+from offcut.pages.markup import anchor_of, cell, escaped, inline, plain
 from offcut.pages.sphere import sphere_data
 from offcut.pages.svg import as_svg, inlined
 
@@ -55,7 +55,7 @@ class Section:
                 kind = ' class="number"' if is_number else ""
                 if cards and shown:  # one box for all of it, beside its label
                     shown = f"<span>{shown}</span>"
-                entries.append(f'<td{kind} data-label="{html.escape(name)}">{shown}</td>')
+                entries.append(f'<td{kind} data-label="{escaped(plain(name))}">{shown}</td>')
             body.append(f"<tr>{''.join(entries)}</tr>")
         told = f"<caption>{inline(caption)}</caption>" if caption else ""
         style = ' class="cards"' if cards else ""
@@ -105,7 +105,7 @@ class Section:
         """Frames (n, 3, p) on a sphere that the reader turns; circles as from ``model.regions``."""
         name = self.page.own_name(name)
         data = sphere_data(x, modes, ahead, names, axes_names)
-        label = html.escape(f"{plain(caption)} Arrow keys turn it.", quote=True)
+        label = escaped(f"{plain(caption)} Arrow keys turn it.")
         self.parts.append(
             f'<figure id="{name}"><div class="globe"><canvas tabindex="0" role="img" '
             f'aria-label="{label}"></canvas><p class="legend"></p>'
@@ -115,7 +115,7 @@ class Section:
 
     def code(self, text: str) -> None:
         """Text as it is, in a fixed width."""
-        self.parts.append(f'<pre tabindex="0">{html.escape(text)}</pre>')
+        self.parts.append(f'<pre tabindex="0">{escaped(text)}</pre>')
 
     def run(self, name: str, posterior: xr.DataTree, seconds: float | None = None) -> None:
         """The diagnostics of a run: R-hat, ESS, certificate, doubts."""
@@ -150,8 +150,9 @@ class Page:
     title : str
     lead : str
         What it is about, in one or two sentences.
-    figures : path, optional
-        A folder that gets each picture as an SVG file as well.
+    figures : path or callable, optional
+        A folder that gets each picture as an SVG file as well; or what is called with the name and
+        the text of each.
 
     Examples
     --------
@@ -163,7 +164,7 @@ class Page:
 
     def __init__(self, title: str, lead: str = "", figures: Any = None) -> None:
         self.title, self.lead = title, lead
-        self.figures = None if figures is None else Path(figures)
+        self.figures = figures if figures is None or callable(figures) else Path(figures)
         self.sections: list[Section] = []
         self._names: set[str] = {"top"}
 
@@ -185,9 +186,10 @@ class Page:
 
     def keep(self, name: str, text: str) -> None:
         """Save a picture beside the page, where there is a folder for it."""
-        if self.figures is not None:
-            self.figures.mkdir(parents=True, exist_ok=True)
-            (self.figures / name).write_text(text, encoding="utf-8")
+        if callable(self.figures):
+            self.figures(name, text)
+        elif self.figures is not None:
+            write(made(self.figures) / name, text)
 
     def contents(self) -> str:
         """Links to all sections."""
@@ -210,7 +212,7 @@ class Page:
         return (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{html.escape(self.title)}</title>\n"
+            f"<title>{escaped(plain(self.title))}</title>\n"
             f'<link rel="icon" href="data:,">\n<style>\n{style}</style>\n</head>\n'
             f'<body id="top">\n<header><div><h1>{inline(self.title)}</h1>{lead}</div>'
             '<button id="theme" type="button" title="Colours: as the system, light or dark">'
@@ -221,11 +223,8 @@ class Page:
     def write(self, path: Any) -> Path:
         """Write the file; it is there whole or not at all."""
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partly = path.with_name(path.name + ".part")
-        partly.write_text(self.html(), encoding="utf-8")
-        partly.replace(path)
-        return path
+        made(path.parent)
+        return write(path, self.html())
 
 
 def _json(data: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import os
 import platform
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from offcut.pages.markup import inline, number, percent
+from offcut.pages.markup import escaped, inline, number, percent
 
 #: Of a table of runs.
 COLUMNS = ("Run", "Draws", "Worst R-hat", "Smallest ESS", "Certificate", "Took", "Standing")
@@ -109,7 +108,7 @@ def describe(name: str, posterior: xr.DataTree, seconds: float | None) -> str:
         f'<div class="run {verdict}"><p class="run-name">{inline(name)} '
         f'<span class="chip">{verdict}</span></p><dl>{rows}</dl>{listed}'
         f"<details><summary>All of the summary</summary>"
-        f'<pre tabindex="0">{html.escape(found.text)}</pre></details></div>'
+        f'<pre tabindex="0">{escaped(found.text)}</pre></details></div>'
     )
 
 
@@ -134,7 +133,7 @@ def tabulate(
                 f"**doubtful**: {' '.join(one.trouble)}" if one.trouble else "sound",
             ]
         )
-        summaries.append(f'<h4>{inline(name)}</h4><pre tabindex="0">{html.escape(one.text)}</pre>')
+        summaries.append(f'<h4>{inline(name)}</h4><pre tabindex="0">{escaped(one.text)}</pre>')
     return rows, summaries
 
 

@@ -6,6 +6,7 @@ import io
 import re
 from typing import Any
 
+from offcut.pages.markup import escaped
 from offcut.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PINK
 
 #: Colours of our pictures, and the page's own, which differ in the dark.
@@ -61,12 +62,10 @@ def as_svg(figure: Any) -> str:
 
 def inlined(svg: str, name: str, alt: str) -> str:
     """An SVG element for a page: themed, named, sized by the page, with a text for the blind."""
-    import html
-
     element = svg[svg.index("<svg") :]
     end = element.index(">")
     head = re.sub(r'\s(width|height)="[^"]*"', "", element[:end])
-    label = html.escape(alt, quote=True)
+    label = escaped(alt)
     return (
         f'{head} role="img" aria-label="{label}"'
         + own_names(themed(element[end:]), f"{name}-").strip()

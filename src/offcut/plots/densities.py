@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Observations in a rug or on a map; more only make a blot.
 MOST_POINTS = 2000
+#: Letters of a legend's entries that fit beside each other.
+MOST_LETTERS = 80
 #: Places at which curves are evaluated, and along each side of a map.
 PLACES, SIDE = 501, 80
 #: A density is shown where its mean is above this share of its peak, and wherever there are data.
@@ -380,7 +382,7 @@ def _check(model: Any, posterior: Any, method: str, name: str, most: int = 1) ->
 def _observed(posterior: xr.DataTree) -> np.ndarray:
     """(n, d)."""
     x = np.asarray(posterior["observed_data"].dataset["x"].values, float)
-    return x.reshape(len(x), -1)
+    return x[:, None] if x.ndim == 1 else x
 
 
 def _coordinates(names: Sequence[str] | None, d: int) -> Sequence[str]:
@@ -397,10 +399,7 @@ def _checked_names(names: Sequence[str], count: int, what: str) -> Sequence[str]
 
 def _reach(model: Any, posterior: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
     """Box of the basis within the support: of an intensity the window."""
-    prepared = model.prepared_for(posterior)
-    box = prepared.box
-    low, high = (box.centre + box.half * np.asarray(edge) for edge in prepared.data.support)
-    return np.maximum(low, box.lower), np.minimum(high, box.upper)
+    return model.prepared_for(posterior).limits
 
 
 def _visible(model: Any, posteriors: Any) -> np.ndarray:
@@ -489,14 +488,15 @@ def _thinned(x: np.ndarray) -> np.ndarray:
 
 
 def _legend(ax: Any, entries: Mapping[str, Any]) -> None:
-    """Above the axes, where nothing is drawn."""
+    """Above the axes, where nothing is drawn; below each other where the names are long."""
+    columns = 3 if len(entries) > 2 else len(entries)
     ax.legend(
         list(entries.values()),
         list(entries),
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
         borderaxespad=0.2,
-        ncols=3 if len(entries) > 2 else len(entries),
+        ncols=columns if sum(map(len, entries)) <= MOST_LETTERS else 1,
     )
 
 
@@ -534,11 +534,12 @@ def _rejected_on_a_map(ax: Any, posterior: xr.DataTree, places: np.ndarray) -> N
 
 
 def _nearly_all(places: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
-    """Limits around all of x and all but a thousandth of the places."""
-    if not len(places):
-        return x.min(0), x.max(0)
-    low, high = np.quantile(places, [0.0005, 0.9995], axis=0)
-    return np.minimum(low, x.min(0)), np.maximum(high, x.max(0))
+    """Limits around all of x and all but a thousandth of the places; there may be neither."""
+    tails = [np.quantile(places, [0.0005, 0.9995], axis=0)] if len(places) else []
+    ends = np.concatenate([x, *tails])
+    if not len(ends):
+        return np.zeros(x.shape[1:]), np.ones(x.shape[1:])
+    return ends.min(0), ends.max(0)
 
 
 def _intensity_map(

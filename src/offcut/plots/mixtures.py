@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from offcut.errors import DataError
+from offcut.mixtures.groups import fitted_names, look_up, place_of_group
 from offcut.plots.style import GREY, INK, STYLE, pyplot
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def mixture(
     channels: tuple[int, int] = (0, 1),
     *,
     labels: Any = None,
-    group: int | None = None,
+    group: Any = None,
     truncated: bool = True,
     names: Sequence[str] | None = None,
     grid: int = 60,
@@ -46,8 +47,8 @@ def mixture(
         Which two; the others are integrated out.
     labels : Labels, optional
         What ``model.labels`` returned: colours the events by population.
-    group : int, optional
-        With groups, which one.
+    group : str or int, optional
+        With groups, which one, by its name.
     truncated : bool
         Density of what passes, or (False) of what was there before the filter.
     names : sequence of str, optional
@@ -72,7 +73,9 @@ def mixture(
         raise DataError("plots.mixture draws two channels; the data have one")
     shown = np.ones(len(x), bool)
     if group is not None and "group" in observed:
-        shown = observed["group"].values == group
+        names = fitted_names(posterior)
+        places = look_up(observed["group"].values, names, len(x))
+        shown = places == place_of_group(group, names)
     pair = x[shown][:, list(channels)]
     if limits is None:
         low, high = pair.min(0), pair.max(0)

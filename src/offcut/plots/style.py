@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import warnings
+from collections.abc import Iterable
 from typing import Any
+
+from offcut.text import shortened, visible
 
 # Okabe and Ito's colours: told apart by every kind of colour vision, and in grey.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -31,6 +36,52 @@ STYLE = {
     "ytick.color": GREY,
     "ytick.labelcolor": INK,
 }
+
+
+#: Letters of a name that a picture has room for.
+MOST_LETTERS = 24
+
+
+def words(name: object) -> str:
+    """A name from a file as a label: no formula, nothing hidden, not too long.
+
+    Matplotlib sets what stands between two dollar signs as a formula, and leaves labels that begin
+    with an underscore out of legends.
+
+    >>> print(words("$x^$"), words("_a"))
+    \\$x^\\$  _a
+    """
+    text = shortened(visible(name), MOST_LETTERS).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
+def distinct_words(names: Iterable[str]) -> list[str]:
+    """The same for several names, which stay different where they are shortened.
+
+    >>> distinct_words(["a" * 50, "a" * 60])[1][-5:]
+    '… (2)'
+    """
+    found: list[str] = []
+    for name in names:
+        label, count = words(name), 1
+        while label in found:
+            count += 1
+            label = f"{words(name)} ({count})"
+        found.append(label)
+    return found
+
+
+def check_words(names: Iterable[str]) -> None:
+    """See that pictures of these names can be drawn, before hours are spent on what they show."""
+    pyplot()  # or it says how to get it
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    for name in names:
+        figure.text(0.5, 0.5, words(name))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that a font has not are drawn as boxes
+        figure.savefig(io.StringIO(), format="svg")
 
 
 def pyplot() -> Any:

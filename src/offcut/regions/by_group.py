@@ -25,8 +25,9 @@ class ByGroup(Region):
 
     Parameters
     ----------
-    windows : sequence, or dict with integer keys
-        Regions or functions ``(y, covariate) -> bool``; for a sequence the groups are 0, 1, ...
+    windows : dict from group to window, or sequence
+        Regions or functions ``(y, covariate) -> bool``. Groups are whole numbers, or names in a
+        mixture, which looks them up; for a sequence they are 0, 1, ...
     group : str or callable ``(covariate) -> integer``, optional
         The group of an observation: a function of its covariate, or the name of a part of it. By
         default the covariate itself. A group without a window accepts nothing.
@@ -45,19 +46,24 @@ class ByGroup(Region):
 
     def __init__(
         self,
-        windows: Sequence[Any] | Mapping[int, Any],
+        windows: Sequence[Any] | Mapping[Any, Any],
         group: str | Callable[[Any], Any] | None = None,
     ) -> None:
         if not isinstance(windows, Mapping | Sequence):
             raise ModelError(f"windows must be a list or a dict, got {type(windows).__name__}")
-        self._listed = not isinstance(windows, Mapping)
+        self.listed = not isinstance(windows, Mapping)
         given = dict(windows) if isinstance(windows, Mapping) else dict(enumerate(windows))
         if not given:
             raise ModelError("ByGroup needs at least one window")
+        self.named = all(isinstance(key, str) for key in given)
         for key in given:
-            if not isinstance(key, int | np.integer):
-                raise ModelError(f"groups are integers, got the key {key!r}; number the groups")
-        self.windows = {int(key): as_region(window) for key, window in given.items()}
+            if not self.named and (isinstance(key, bool) or not isinstance(key, int | np.integer)):
+                raise ModelError(
+                    f"groups are whole numbers, or all of them names, got the key {key!r}"
+                )
+        self.windows: dict[Any, Region] = {
+            key if self.named else int(key): as_region(window) for key, window in given.items()
+        }
         if not (group is None or isinstance(group, str) or callable(group)):
             raise ModelError(
                 "group must be the name of a covariate or a function of it, got "
@@ -98,6 +104,12 @@ class ByGroup(Region):
                 f"the group of one observation must be one integer, got shape {index.shape}; "
                 "say which part of the covariate it is with group="
             )
+        if self.named and str(index) not in self.windows:
+            raise ModelError(
+                f"the windows belong to groups named {', '.join(map(repr, self.windows))}, but the "
+                f"group is {index}: only a mixture looks up names. Number the groups, in "
+                "covariates= and in ByGroup({0: ..., 1: ...})"
+            )
         return index
 
     def edges(self) -> list[Edge]:
@@ -109,6 +121,6 @@ class ByGroup(Region):
         return ("ByGroup", frozenset(self.windows.items()), self.group)
 
     def __repr__(self) -> str:
-        windows: Any = list(self.windows.values()) if self._listed else self.windows
+        windows: Any = list(self.windows.values()) if self.listed else self.windows
         group = getattr(self.group, "__name__", repr(self.group))
         return f"ByGroup({windows!r}{'' if self.group is None else f', group={group}'})"

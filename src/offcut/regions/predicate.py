@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from offcut.errors import ModelError
+from offcut.regions.arrays import is_traced
 from offcut.regions.region import Region
 
 
@@ -46,7 +47,7 @@ class Predicate(Region):
         self.name = name or getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, y: Any, *covariate: Any) -> Any:
-        """What the function says, as one boolean."""
+        """What the function says, as one boolean; a number must be exactly 0 or 1."""
         result = self.function(y, *covariate)
         # Numbers become booleans here: the ~ of an integer is no boolean.
         result = result if isinstance(result, jax.Array) else np.asarray(result)
@@ -54,6 +55,16 @@ class Predicate(Region):
             raise ModelError(
                 f"{self!r} returned an array of shape {result.shape} for one point; it must "
                 "return one boolean: use jax.numpy.all over the point's own axes"
+            )
+        # Of a compiled function only the type is known; whole numbers count as yes where not 0.
+        traced = is_traced(result)
+        vague = result.dtype.kind not in "biu" if traced else result not in (0, 1)
+        if vague:
+            said = f"a number ({result.dtype})" if traced else f"{result}"
+            raise ModelError(
+                f"{self!r} returned {said} where a region says yes or no: return a boolean, for "
+                "example with a comparison. A probability of being recorded is no window: see "
+                "offcut.selected"
             )
         return result.astype(bool)[()]
 

@@ -83,7 +83,7 @@ class Chain:
                     rows,
                     self.data,
                 )
-                parts.append(np.asarray(result.draws[self.variable])[:count])
+                parts.append(np.asarray(result.draws[self.variable])[1 : count + 1])
                 spent += time.process_time() - started
                 if int(result.done) != count:
                     raise RuntimeError("the buffer for rejections was too small to measure")

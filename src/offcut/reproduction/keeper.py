@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 import warnings
 from collections.abc import Callable
@@ -16,6 +15,8 @@ import numpy as np
 import xarray as xr
 
 import offcut
+from offcut.driver.store import forget
+from offcut.files import made, save_netcdf, write
 from offcut.pages.runs import processor
 from offcut.reproduction.lengths import Length
 from offcut.result.tree import versions
@@ -70,9 +71,8 @@ class Keeper:
         }
         file = home / "posterior.nc"
         facts = _facts(home, made_of)
-        if facts is not None and file.is_file():
-            with xr.open_datatree(file, engine="h5netcdf") as stored:
-                posterior = stored.load()
+        posterior = None if facts is None else self._stored(file)
+        if facts is not None and posterior is not None:
             self.again.append(name)
             self.tell(f"{name}: finished before")
             return Kept(posterior, facts["seconds"], facts["cpu"])
@@ -90,13 +90,22 @@ class Keeper:
             if posterior.attrs["interrupted"]:
                 raise KeyboardInterrupt(name)
         (home / "facts.json").unlink(missing_ok=True)  # until the new ones are there
-        partly = home / "posterior.part"
-        posterior.to_netcdf(partly, engine="h5netcdf")
-        partly.replace(file)
+        save_netcdf(posterior, file)
         _keep(home, made_of, {"seconds": clock.seconds, "cpu": clock.cpu})
         clock.forget()
         self.tell(f"{name}: done in {clock.seconds:.0f} s")
         return Kept(posterior, clock.seconds, clock.cpu)
+
+    def _stored(self, file: Path) -> xr.DataTree | None:
+        """Draws of an earlier call, unless they are damaged."""
+        if not file.is_file():
+            return None
+        try:
+            with xr.open_datatree(file, engine="h5netcdf") as stored:
+                return stored.load()
+        except Exception as error:  # a damaged file can fail at any byte
+            self.tell(f"{file} cannot be read ({error}); it is made again")
+            return None
 
     def measure(self, name: str, made_of: dict[str, Any], compute: Callable[[], Any]) -> Any:
         """What ``compute`` returns (numbers, lists, dicts), unless it is done."""
@@ -110,7 +119,7 @@ class Keeper:
         self.tell(f"{name} ...")
         started = time.perf_counter()
         found = compute()
-        home.mkdir(parents=True, exist_ok=True)
+        made(home)
         _keep(home, made_of, {"found": found})
         self.tell(f"{name}: done in {time.perf_counter() - started:.0f} s")
         return found
@@ -127,7 +136,7 @@ class _Clock:
                 self.seconds, self.cpu = json.loads(self._file.read_text("utf-8"))
             except (OSError, ValueError):
                 self.seconds = self.cpu = float("nan")
-        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        made(checkpoint.parent)
 
     def __enter__(self) -> _Clock:
         self._file.unlink(missing_ok=True)
@@ -138,11 +147,11 @@ class _Clock:
         self.seconds += time.perf_counter() - self._started[0]
         self.cpu += time.process_time() - self._started[1]
         if kind is not None:
-            self._file.write_text(json.dumps([self.seconds, self.cpu]), encoding="utf-8")
+            write(self._file, json.dumps([self.seconds, self.cpu]))
 
     def forget(self) -> None:
         """The run is finished."""
-        shutil.rmtree(self.checkpoint, ignore_errors=True)
+        forget(self.checkpoint)
         self._file.unlink(missing_ok=True)
 
 
@@ -167,6 +176,4 @@ def _facts(home: Path, made_of: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _keep(home: Path, made_of: dict[str, Any], facts: dict[str, Any]) -> None:
-    partly = home / "facts.part"
-    partly.write_text(json.dumps({"made_of": made_of, **facts}, indent=1), encoding="utf-8")
-    partly.replace(home / "facts.json")
+    write(home / "facts.json", json.dumps({"made_of": made_of, **facts}, indent=1))

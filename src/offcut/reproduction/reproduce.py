@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.errors import DataError, SettingsError
+from offcut.files import made
 from offcut.reproduction.lengths import FULL, QUICK, Plan
 
 #: Parts in the order of the paper, and the modules that know them.
@@ -72,14 +73,27 @@ def reproduce(
         raise SettingsError(f"jobs must be at least 1, got {jobs}")
     parts = [part for part in PARTS if part in parts]
     plan, output = (FULL if full else QUICK), Path(output)
+    _check_output(output)
     data = _checked(data, parts)
     tell = tell or (lambda part, line: None)
     started = time.time()
-    output.mkdir(parents=True, exist_ok=True)
+    made(output)
     together = [part for part in parts if part not in ALONE]
     run_all(together, plan, data, output, jobs, tell)
     run_all([part for part in parts if part in ALONE], plan, data, output, 1, tell)
     return write_page(parts, plan, data, output, started, tell, command)
+
+
+def _check_output(output: Path) -> None:
+    """Refuse to write over pages and pictures where no reproduction was before."""
+    if output.exists() and not output.is_dir():
+        raise SettingsError(f"{output} is a file; give a directory with -o")
+    there = [*output.glob("index.html"), *sorted(output.glob("figures/*.svg"))]
+    if there and not any(output.glob("runs/*/*/facts.json")):
+        raise SettingsError(
+            f"{output} holds {there[0].relative_to(output)} already, which offcut reproduce did "
+            "not write and might write over; name another directory with -o"
+        )
 
 
 def module_of(part: str) -> Any:

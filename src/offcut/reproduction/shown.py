@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from offcut.files import made, write
 from offcut.pages import Page
 from offcut.reproduction.beside import Beside
 
@@ -24,8 +25,7 @@ class Shown(NamedTuple):
 
     def save(self, folder: Path, part: str) -> None:
         """Into the folder of the runs."""
-        folder.mkdir(parents=True, exist_ok=True)
-        _file(folder, part).write_text(json.dumps(self), encoding="utf-8")
+        write(_file(made(folder), part), json.dumps(self))
 
     @staticmethod
     def load(folder: Path, part: str) -> Shown:

@@ -9,7 +9,13 @@ import numpy as np
 import xarray as xr
 
 from offcut.errors import TrustWarning
-from offcut.result.diagnostics import Table, parameter_table, rejection_numbers
+from offcut.imputation.impute import LONG_WAIT
+from offcut.result.diagnostics import (
+    Table,
+    parameter_table,
+    rejection_numbers,
+    standing_still,
+)
 
 R_HAT_LIMIT = 1.05
 TV_LIMIT = 0.05
@@ -39,6 +45,8 @@ def find_trouble(posterior: xr.DataTree, table: Table) -> list[str]:
     parts = [
         _interrupted(posterior),
         _approximate(posterior),
+        _stood_still(posterior),
+        _undrawn(posterior),
         _beyond(posterior),
         _mixing(posterior, table),
         _gave_up(posterior),
@@ -60,6 +68,22 @@ def _approximate(posterior: xr.DataTree) -> str:
     return f"Approximate: {named}." if named else ""
 
 
+def _undrawn(posterior: xr.DataTree) -> str:
+    """Hidden values that did not change for long in the second half of the draws."""
+    stats: Any = posterior["sample_stats"]
+    if "undrawn" not in stats:
+        return ""
+    late = stats["undrawn"].values[:, stats.sizes["draw"] // 2 :]
+    if not late.any():
+        return ""
+    return (
+        f"{late.max()} of the observations of which something is hidden were not drawn for "
+        f"{LONG_WAIT} sweeps or never: no proposal fell into their zone, and they did not move in "
+        "it. They count as if what stands for them were known, and the posterior is not to be "
+        "trusted. Is there room for them in zone and window wherever the parameters go?"
+    )
+
+
 def _beyond(posterior: xr.DataTree) -> str:
     attrs = posterior.attrs
     share, shift = attrs.get("beyond_share", np.nan), attrs.get("beyond_shift", np.nan)
@@ -74,6 +98,38 @@ def _beyond(posterior: xr.DataTree) -> str:
     )
 
 
+def _stood_still(posterior: xr.DataTree) -> str:
+    """Chains that never moved, all of them or some of their parameters."""
+    stuck = standing_still(posterior)
+    if not stuck:
+        return ""
+    chains, draws = posterior["sample_stats"]["rejected"].shape
+    by_chains: dict[tuple[int, ...], list[str]] = {}
+    for name, where in stuck.items():
+        by_chains.setdefault(where, []).append(name)
+    parts = []
+    for where, names in by_chains.items():
+        named = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        which = "any chain" if len(where) == chains else _chains(where)
+        parts.append(f"{named} never moved in {which}")
+    stats: Any = posterior["sample_stats"]
+    concerned = sorted({chain for where in stuck.values() for chain in where})
+    hint = "the kernel refuses every step there"
+    if "diverging" in stats and bool(stats["diverging"].values[concerned].all()):
+        hint = "every step there ends where the density is zero or NaN"
+    return (
+        f"{'; '.join(parts)}: one value in all {draws:,} draws. These draws say nothing about the "
+        f"posterior, whatever R-hat of other parameters says: {hint}. Look at sample_stats "
+        "(acceptance_rate, diverging), try offcut.check(model) and another kernel or scale; a "
+        "parameter that is meant to be fixed has a number or a Delta as its prior."
+    )
+
+
+def _chains(numbers: tuple[int, ...]) -> str:
+    listed = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+    return f"chain {listed}" if len(numbers) == 1 else f"chains {listed}"
+
+
 def _mixing(posterior: xr.DataTree, table: Table) -> str:
     chains, draws = posterior["sample_stats"]["rejected"].shape
     if draws < ENOUGH_DRAWS or not table:
@@ -85,6 +141,7 @@ def _mixing(posterior: xr.DataTree, table: Table) -> str:
         r_hats["|Y|"], sizes["|Y|"] = numbers["r_hat"], numbers["ess"]
     if chains == 1 and draws < 4 * ENOUGH_DRAWS:
         r_hats = {}
+    sizes = {name: value for name, value in sizes.items() if not np.isnan(value)}
     high = {name: value for name, value in r_hats.items() if value > R_HAT_LIMIT}
     worst = sorted(high.items(), key=lambda item: -item[1])
     named = ", ".join(f"{k} ({v:.2f})" for k, v in worst[:4])
@@ -94,8 +151,8 @@ def _mixing(posterior: xr.DataTree, table: Table) -> str:
             f"{what}: R-hat above {R_HAT_LIMIT} for {named}. Run longer, and if it stays, tighten "
             "the prior: weakly identified parameters drift in the tail."
         )
-    least = min(sizes, key=lambda name: sizes[name])
-    if sizes[least] >= ENOUGH_ESS:
+    least = min(sizes, key=lambda name: sizes[name], default="")
+    if not least or sizes[least] >= ENOUGH_ESS:
         return ""
     wanted = float(f"{1.2 * draws * ENOUGH_ESS / sizes[least]:.1g}")
     return (
@@ -142,7 +199,12 @@ def _budget(posterior: xr.DataTree) -> list[str]:
 
 def _divergences(posterior: xr.DataTree) -> str:
     stats: Any = posterior["sample_stats"]
-    diverging = int(stats["diverging"].sum()) if "diverging" in stats else 0
+    if "diverging" not in stats:
+        return ""
+    # In a chain that never moved it is not the step size; that is said elsewhere.
+    stuck = {chain for where in standing_still(posterior).values() for chain in where}
+    moving = [chain for chain in range(stats["diverging"].shape[0]) if chain not in stuck]
+    diverging = int(stats["diverging"].values[moving].sum())
     if diverging <= 0.01 * stats["rejected"].size:
         return ""
     return (

@@ -12,6 +12,8 @@ from offcut.budget import effective_size
 
 Table = dict[str, dict[str, float]]
 MOST_PARAMETERS = 1000
+#: In fewer draws a chain may stand still by chance.
+FEWEST_DRAWS = 10
 
 
 def r_hat(series: np.ndarray) -> float:
@@ -36,16 +38,24 @@ def r_hat(series: np.ndarray) -> float:
 
 
 def parameter_table(posterior: xr.DataTree) -> Table:
-    """A row for each parameter; arrays have one for each entry."""
+    """A row for each parameter; arrays have one for each entry.
+
+    What never moved in some chain is worth one draw, R-hat inf; what is fixed has neither (NaN).
+    """
     table: Table = {}
+    stuck = standing_still(posterior)
     for name, variable in _judged(posterior):
         values = variable.values.astype(float)
         missing = np.asarray(variable.attrs.get("missing_information", np.nan), float)
         missing = np.broadcast_to(missing.reshape(-1), (max(values[0, 0].size, 1),))
         for place, index in enumerate(np.ndindex(values.shape[2:])):
             series = values[(slice(None), slice(None), *index)]
-            label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
-            ess = effective_size(series)
+            label = _label(name, index)
+            ess, agreement = effective_size(series), r_hat(series)
+            if label in stuck:
+                ess, agreement = 1.0, float("inf")
+            elif _is_fixed(variable, place, series):
+                ess = agreement = float("nan")  # there is nothing to estimate
             table[label] = {
                 "mean": float(series.mean()),
                 "sd": float(series.std(ddof=1)) if series.size > 1 else 0.0,
@@ -53,12 +63,51 @@ def parameter_table(posterior: xr.DataTree) -> Table:
                 "95%": float(np.quantile(series, 0.95)),
                 "mcse": float(series.std() / np.sqrt(ess)),
                 "ess": ess,
-                "r_hat": r_hat(series),
+                "r_hat": agreement,
                 "missing": float(missing[place]),
             }
             if len(table) >= MOST_PARAMETERS:
                 return table
     return table
+
+
+def standing_still(posterior: xr.DataTree) -> dict[str, tuple[int, ...]]:
+    """Parameters that have one and the same value in all draws of a chain, and these chains.
+
+    Fixed ones and those computed from others are left out. Where a model does not say which are
+    fixed, they are those with the same value in all chains; of a single chain nothing is said
+    unless it stands still in all of them.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    unsure: dict[str, tuple[int, ...]] = {}
+    moving = False
+    for name, variable in posterior["posterior"].to_dataset().data_vars.items():
+        attrs, values = variable.attrs, variable.values
+        if values.shape[1] < FEWEST_DRAWS or values.dtype.kind != "f":
+            continue
+        if attrs.get("exchangeable") or attrs.get("derived"):
+            continue
+        still = np.all(values == values[:, :1], axis=1)
+        moving |= not still.all()
+        known = np.asarray(attrs["constant"], bool).ravel() if "constant" in attrs else None
+        for place, index in enumerate(np.ndindex(values.shape[2:])):
+            chains = tuple(np.flatnonzero(still[(slice(None), *index)]).tolist())
+            if not chains or (known is not None and known[place]):
+                continue
+            first = values[(slice(None), 0, *index)]
+            same = known is None and np.all(first == first[0]) and len(chains) == len(first)
+            (unsure if same else found)[_label(str(name), index)] = chains
+    return found if moving or found else unsure
+
+
+def _is_fixed(variable: xr.DataArray, place: int, series: np.ndarray) -> bool:
+    attrs = variable.attrs
+    fixed = attrs.get("derived") or np.ravel(attrs.get("constant", False))[place:][:1].any()
+    return bool(fixed) and bool(np.all(series == series.flat[0]))
+
+
+def _label(name: str, index: tuple[int, ...]) -> str:
+    return f"{name}[{', '.join(map(str, index))}]" if index else str(name)
 
 
 def _judged(posterior: xr.DataTree) -> Iterator[tuple[str, xr.DataArray]]:
@@ -83,7 +132,7 @@ def rejection_numbers(posterior: xr.DataTree) -> dict[str, float]:
         "median": float(middle),
         "95%": float(high),
         "most": float(rejected.max()),
-        "acceptance": float(n / (n + rejected.mean())),
+        "acceptance": float(n / (n + rejected.mean())) if n else np.nan,
         "ess": effective_size(rejected.astype(float)),
         "r_hat": r_hat(rejected),
         "growth": float(

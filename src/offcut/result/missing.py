@@ -26,13 +26,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from offcut.driver.chain import BEFORE
+from offcut.driver.chain import MOST_ENTRIES as MOST_COLUMNS
+
 #: Statistics that kernels hand over for this computation and that the result does not keep.
 HELPERS = ("position", "gradient")
 #: Below so many draws for each dimension the largest eigenvalue is mostly noise.
 DRAWS_FOR_EACH_DIMENSION = 20
 #: A kernel whose name begins so draws exactly from p(theta | X, Y).
 EXACT_KERNEL = "Conjugate"
-MOST_COLUMNS = 100
 
 
 class Missing(NamedTuple):
@@ -47,16 +49,42 @@ def missing_information(
     stats: dict[str, np.ndarray], draws: dict[str, np.ndarray], kernel: str
 ) -> Missing:
     """The fractions of a run, from its statistics and draws (chain, draw, ...)."""
+    pairs = {
+        name: _around_sweeps(values, stats.get(BEFORE + name))
+        for name, values in draws.items()
+        if values[0, 0].size <= MOST_COLUMNS
+    }
     if kernel.startswith(EXACT_KERNEL):
-        return _from_autocorrelation(draws)
+        return _from_autocorrelation(pairs)
     if "gradient" not in stats:
         return Missing(float("nan"), {}, "this kernel does not compute the score")
-    return _from_score(stats["position"], stats["gradient"], draws)
+    return _from_score(stats["position"], stats["gradient"], pairs)
 
 
-def _from_score(
-    position: np.ndarray, gradient: np.ndarray, draws: dict[str, np.ndarray]
-) -> Missing:
+class Pairs(NamedTuple):
+    """A variable before and after sweeps, and in all draws; (chain, draw, ...) each.
+
+    Both are of the same sweep: where draws are thinned, the one kept before it is many sweeps back.
+    """
+
+    before: np.ndarray
+    after: np.ndarray
+    every: np.ndarray
+
+
+def _around_sweeps(values: np.ndarray, before: np.ndarray | None) -> Pairs:
+    """Without thinning a sweep starts at the draw before it."""
+    if before is None:
+        return Pairs(values[:, :-1], values[:, 1:], values)
+    return Pairs(before, values, values)
+
+
+def is_helper(name: str) -> bool:
+    """Whether a statistic is there for this computation only."""
+    return name in HELPERS or name.startswith(BEFORE)
+
+
+def _from_score(position: np.ndarray, gradient: np.ndarray, draws: dict[str, Pairs]) -> Missing:
     size = position.shape[-1]
     u, s = position.reshape(-1, size), gradient.reshape(-1, size)
     if len(u) < DRAWS_FOR_EACH_DIMENSION * size:
@@ -73,13 +101,13 @@ def _from_score(
     largest = float(np.linalg.eigvalsh(root.T @ covariance @ root)[-1])
     worst = float(np.clip(1 - 1 / largest, 0, 1)) if largest > 0 else float("nan")
 
-    # A sweep starts at the draw before it.
-    later = (gradient[:, 1:] / scale).reshape(-1, size)
     parameters = {}
-    for name, values in draws.items():
-        if values[0, 0].size <= MOST_COLUMNS and values.shape[1] > 1:
-            h = values[:, :-1].reshape(len(later), -1).astype(float)
-            parameters[name] = _unexplained(h, later, root).reshape(values.shape[2:])
+    for name, (before, *_) in draws.items():
+        sweeps = before.shape[1]
+        if sweeps:
+            own = (gradient[:, -sweeps:] / scale).reshape(-1, size)
+            h = before.reshape(len(own), -1).astype(float)
+            parameters[name] = _unexplained(h, own, root).reshape(before.shape[2:])
     return Missing(worst, parameters, "")
 
 
@@ -96,32 +124,31 @@ def _unexplained(h: np.ndarray, s: np.ndarray, root: np.ndarray) -> np.ndarray:
     return np.clip(1 - (share - noise) / (1 - noise), 0, 1)  # as in the adjusted R^2
 
 
-def _from_autocorrelation(draws: dict[str, np.ndarray]) -> Missing:
+def _from_autocorrelation(draws: dict[str, Pairs]) -> Missing:
     """Lag-1 autocorrelations, each parameter's and that of the worst linear combination."""
-    flat = {
-        name: values.reshape(*values.shape[:2], -1).astype(float)
-        for name, values in draws.items()
-        if values[0, 0].size <= MOST_COLUMNS
-    }
     parameters, columns = {}, []
-    for name, values in flat.items():
-        if values.shape[1] < 2:
+    for name, pairs in draws.items():
+        if not pairs.before.shape[1]:
             continue
-        centred = values - values.mean(axis=(0, 1))
-        variance = np.mean(centred**2, axis=(0, 1))
+        flat = Pairs(*(a.reshape(*a.shape[:2], -1).astype(float) for a in pairs))
+        mean = flat.every.mean(axis=(0, 1))
+        centred = Pairs(*(a - mean for a in flat))
+        variance = np.mean(centred.every**2, axis=(0, 1))
         with np.errstate(invalid="ignore", divide="ignore"):
-            lag = np.mean(centred[:, 1:] * centred[:, :-1], axis=(0, 1)) / variance
-        parameters[name] = np.clip(lag, 0, 1).reshape(draws[name].shape[2:])
-        columns.append((centred / np.sqrt(np.where(variance > 0, variance, 1)))[..., variance > 0])
-    joined = np.concatenate(columns, axis=-1) if columns else np.zeros((0, 0, 0))
-    size = joined.shape[-1]
+            lag = np.mean(centred.after * centred.before, axis=(0, 1)) / variance
+        parameters[name] = np.clip(lag, 0, 1).reshape(pairs.every.shape[2:])
+        scale = np.sqrt(np.where(variance > 0, variance, 1))
+        columns.append(Pairs(*((a / scale)[..., variance > 0] for a in centred)))
+    if not columns:
+        return Missing(float("nan"), parameters, "0 varying parameters")
+    joined = Pairs(*(np.concatenate(parts, axis=-1) for parts in zip(*columns, strict=True)))
+    size = joined.every.shape[-1]
     if not 0 < size <= MOST_COLUMNS:
         return Missing(float("nan"), parameters, f"{size} varying parameters")
-    if joined.shape[0] * joined.shape[1] < DRAWS_FOR_EACH_DIMENSION * size:
+    if joined.every.shape[0] * joined.every.shape[1] < DRAWS_FOR_EACH_DIMENSION * size:
         return Missing(float("nan"), parameters, f"too few draws for {size} dimensions")
-    now, before = (a.reshape(-1, size) for a in (joined[:, 1:], joined[:, :-1]))
-    lagged = now.T @ before / len(now)
-    everything = joined.reshape(-1, size)
+    before, after, everything = (a.reshape(-1, size) for a in joined)
+    lagged = after.T @ before / len(after)
     values, vectors = np.linalg.eigh(everything.T @ everything / len(everything))
     kept = values > 1e-9 * values[-1]  # deterministic sites repeat what others say
     whitened = vectors[:, kept] / np.sqrt(values[kept])

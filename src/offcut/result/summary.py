@@ -82,12 +82,17 @@ def _rows(table: Table) -> list[str]:
     for label, row in list(table.items())[:MOST_ROWS]:
         lines.append(
             f"{label:{width}}  {row['mean']:9.4g} {row['sd']:9.3g} {row['5%']:9.4g} "
-            f"{row['95%']:9.4g} {row['ess']:7,.0f} {row['r_hat']:6.2f}"
+            f"{row['95%']:9.4g} {_or_fixed(row['ess'], '7,.0f')} {_or_fixed(row['r_hat'], '6.2f')}"
             + (f" {row['missing']:8.1%}" if np.isfinite(row["missing"]) else "")
         )
     if len(table) > MOST_ROWS:
         lines.append(f"... and {len(table) - MOST_ROWS} more")
     return lines
+
+
+def _or_fixed(number: float, form: str) -> str:
+    """A number, or a dash where there is none: a fixed parameter needs no estimate."""
+    return f"{'-':>{form[0]}}" if np.isnan(number) else f"{number:{form}}"
 
 
 def _rejections(posterior: xr.DataTree) -> list[str]:
@@ -98,14 +103,20 @@ def _rejections(posterior: xr.DataTree) -> list[str]:
     return [
         f"Rejected proposals |Y| a sweep: median {numbers['median']:,.0f} (90% from "
         f"{numbers['5%']:,.0f} to {numbers['95%']:,.0f}, most {numbers['most']:,.0f}) beside "
-        f"{attrs['n_observations']:,} observations, so {_percent(numbers['acceptance'])} of "
-        "proposals pass the filter.",
+        f"{attrs['n_observations']:,} observations{_passing(numbers['acceptance'])}.",
         f"ESS of |Y| {numbers['ess']:,.0f}, R-hat {numbers['r_hat']:.2f}. Kernel: "
         f"{attrs['kernel']}.",
         *_method(attrs),
         *_frames(posterior),
         _missing(posterior),
     ]
+
+
+def _passing(acceptance: float) -> str:
+    """Of no observations no proposal passed, whatever the filter."""
+    return (
+        "" if np.isnan(acceptance) else f", so {_percent(acceptance)} of proposals pass the filter"
+    )
 
 
 def _frames(posterior: xr.DataTree) -> list[str]:

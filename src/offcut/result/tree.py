@@ -10,7 +10,7 @@ import xarray as xr
 
 from offcut.budget import Certificate
 from offcut.driver.run import Drawn, Settings
-from offcut.result.missing import HELPERS, Missing, missing_information
+from offcut.result.missing import Missing, is_helper, missing_information
 from offcut.sampler import Variable
 
 PACKAGES = ("offcut", "jax", "jaxlib", "numpyro", "blackjax", "numpy", "arviz-stats", "xarray")
@@ -31,8 +31,8 @@ def make_tree(
 ) -> xr.DataTree:
     """Groups ``posterior``, ``sample_stats``, ``observed_data``; attrs hold everything else."""
     n = next(iter(observed.values())).shape[0]
-    stats = {name: values for name, values in drawn.stats.items() if name not in HELPERS}
-    stats["proposal_acceptance_rate"] = n / (n + stats["rejected"])
+    stats = {name: values for name, values in drawn.stats.items() if not is_helper(name)}
+    stats["proposal_acceptance_rate"] = n / np.maximum(n + stats["rejected"], 1)
     missing = Missing(float("nan"), {}, "this sampler draws no rejections")
     if facts["draws_rejections"]:
         known = variables or {}
@@ -77,11 +77,18 @@ def _dataset(
     coords: dict[str, np.ndarray] = {}
     for name, values in arrays.items():
         extra = values.ndim - len(leading)
-        own, attrs = tuple(f"{name}_dim_{i}" for i in range(extra)), {}
+        own = tuple(f"{name}_dim_{i}" for i in range(extra))
+        attrs: dict[str, Any] = {}
         if variables and name in variables:
             known = variables[name]
-            own = known.dimensions[len(known.dimensions) - extra :]
+            if known.dimensions is not None:
+                own = known.dimensions[len(known.dimensions) - extra :]
             attrs = {"exchangeable": int(known.exchangeable), "diagnosed": int(known.diagnosed)}
+            if known.derived:
+                attrs["derived"] = 1
+            if known.constant is not None:
+                flags = np.array(known.constant, int)
+                attrs["constant"] = flags if flags.size > 1 else int(flags.all())
         named[name] = ((*leading, *own), values, attrs)
         sizes = zip((*leading, *own), values.shape, strict=True)
         coords |= {dim: np.arange(size) for dim, size in sizes}

@@ -1,0 +1,77 @@
+"""Files that are written whole or not at all, with errors that name them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from offcut.errors import OutputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+#: What to do about what an operating system says.
+ADVICE = {
+    errno.ENOSPC: "there is no room left; make some, or write to another disk",
+    errno.EDQUOT: "your share of the disk is used up; make room, or write to another disk",
+    errno.EFBIG: "the file system takes no files of this size; write to another disk",
+    errno.EACCES: "you may not write there; name another directory, or change its permissions",
+    errno.EPERM: "you may not write there; name another directory, or change its permissions",
+    errno.EROFS: "nothing can be written there; name another directory",
+    errno.EISDIR: "a directory is in its place; move it away, or name another directory",
+    errno.ENOTDIR: "a file is in the place of a directory; name another one",
+    errno.EEXIST: "a file is in the place of a directory; name another one",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+}
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What fails in here fails for this file: an error that names it and says what to do."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        said = os.strerror(error.errno) if error.errno else str(error)
+        advice = ADVICE.get(error.errno or 0, "is there room, and are you allowed to write there?")
+        raise OutputError(f"{path} cannot be written ({said}): {advice}") from error
+
+
+def made(path: Path) -> Path:
+    """The directory, made where it was not there."""
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """A file with this content; where writing fails, what was there before stays."""
+    part = path.with_name(path.name + ".part")
+    with writing(path):
+        try:
+            part.write_bytes(content.encode() if isinstance(content, str) else content)
+            os.replace(part, path)
+        except OSError:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise
+    return path
+
+
+def save_netcdf(tree: xr.DataTree, path: Path) -> Path:
+    """The same for draws."""
+    part = path.with_name(path.name + ".part")
+    with writing(path):
+        try:
+            tree.to_netcdf(part, engine="h5netcdf")
+            os.replace(part, path)
+        except (OSError, RuntimeError) as error:  # HDF5 has its own words for a full disk
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise error if isinstance(error, OSError) else OSError(str(error)) from error
+    return path
