@@ -141,8 +141,9 @@ TAILS: dict[type, Callable[[Any, Any], Tails]] = {
 def log_mass(base: dist.Distribution, intervals: list[tuple[float, float]]) -> jax.Array:
     """log P(x in the intervals) under a base of a known family.
 
-    >>> import numpyro.distributions as dist
-    >>> round(float(log_mass(dist.Normal(0.0, 1.0), [(-1.0, 1.0)])), 4)
+    >>> import jax, numpyro.distributions as dist
+    >>> with jax.enable_x64(True):
+    ...     round(float(log_mass(dist.Normal(0.0, 1.0), [(-1.0, 1.0)])), 4)
     -0.3817
     """
     tails = TAILS[type(base)]
