@@ -29,6 +29,11 @@ class MixtureLayout(NamedTuple):
     buffer: Layout
     names: tuple[str, ...] = ()
 
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """What windows are looked up by: names, or the numbers of groups that have none."""
+        return self.names or tuple(map(str, range(self.groups)))
+
     @classmethod
     def of(
         cls, n: int, d: int, groups: int, components: int, names: tuple[str, ...] = ()

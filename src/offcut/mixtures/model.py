@@ -166,7 +166,7 @@ class TruncatedMixture:
         kind = WindowSampler if self.prior == "window" else LatentSampler
         point = jax.ShapeDtypeStruct((1,) if scalar else (1, layout.d), np.float64)
         group = jax.ShapeDtypeStruct((1,), np.int32)
-        placed = self.window.for_groups(layout.names)
+        placed = self.window.for_groups(layout.group_names)
         with jax.enable_x64(True):
             window = traced(placed.probability, point, group)
         # The window's classes too: the mass of a box is known otherwise than that of a function.

@@ -66,8 +66,8 @@ class MixtureSampler(Sampler):
         reshapes: bool,
         scalar: bool,
     ) -> None:
-        names = layout.names or tuple(map(str, range(layout.groups)))
-        self.layout, self.window, self.weights = layout, window.for_groups(names), weights
+        self.layout, self.weights = layout, weights
+        self.window = window.for_groups(layout.group_names)
         self.moves, self.reshapes, self.scalar = moves, reshapes, scalar
         self.windows = layout.groups if window.by_group else 1
         self.kernel_name = (
