@@ -89,7 +89,8 @@ def arrays_of(tree: Any) -> dict[str, np.ndarray]:
 
 def _save(output: Path, name: str, tree: Any) -> None:
     np.savez(output / f"{name}.npz", **arrays_of(tree))
-    (output / f"{name}.json").write_text(json.dumps(dict(tree.attrs)))
+    plain = json.dumps(dict(tree.attrs), default=np.ndarray.tolist)
+    (output / f"{name}.json").write_text(plain)
 
 
 def checkpointed(directory: Path, output: Path) -> None:
