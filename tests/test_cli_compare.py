@@ -210,6 +210,7 @@ def test_a_chain_that_never_moved_is_marked(folder):
     assert found.ranked[-1] is still
 
 
+@pytest.mark.calibrate
 def test_where_all_samplers_are_stuck_there_is_no_reference_and_it_says_so(folder):
     (folder / "two.py").write_text(TWO_MODES)
     np.save("four.npy", FOUR)

@@ -98,6 +98,7 @@ def test_every_kernel_starts_there(kernel):
     assert np.isfinite([terms for terms, _ in found]).all()
 
 
+@pytest.mark.calibrate
 def test_the_direct_kernel_starts_there():
     model = offcut.truncated(
         prior={"least": dist.LogNormal(1.0, 1.0), "tail": dist.LogNormal(0.0, 0.5)},

@@ -57,6 +57,7 @@ def test_a_window_that_is_none_is_refused(name):
     assert not offcut.check(vague, replicates=10).ok
 
 
+@pytest.mark.calibrate
 def test_a_window_that_is_none_is_seen_in_the_run():
     """The first proposals are all above -2.5, later ones are not."""
     seldom = model(lambda x: jnp.where(x > -2.5, x > 0, 0.5))

@@ -156,6 +156,7 @@ def test_a_position_that_is_kept_is_caught(monkeypatch):
     assert_disagrees(drawn, one_bound_grid(), ["a", "b", "share"])
 
 
+@pytest.mark.calibrate
 def test_an_update_that_forgets_the_prior_of_the_rest_is_refused():
     model = one_bound()
     model.exact_updates = {("a",): lambda key, theta, data: {"a": jax.random.beta(key, 2.0, 1.0)}}
