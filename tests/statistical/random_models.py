@@ -166,10 +166,10 @@ KERNELS = {
     "HMC": offcut.HMC(num_steps=6),
     "RandomWalk": offcut.RandomWalk(),
     "Exchange": offcut.Exchange(),
-    "PseudoMarginal": offcut.PseudoMarginal(acceptances=60),
+    "PseudoMarginal": offcut.PseudoMarginal(acceptances=20),
     "Direct": offcut.Direct(),
 }
-#: The pseudo-marginal sampler sticks where n is large (and draws sixty times as many counts, which
+#: The pseudo-marginal sampler sticks where n is large (and draws twenty times as many counts, which
 #: take JAX their time): that is slow, not wrong.
 MOST_PSEUDO_MARGINAL = 10
 #: Families whose window's mass offcut.Direct knows.

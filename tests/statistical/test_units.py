@@ -75,6 +75,7 @@ def in_units(model, x, a, b, kernel):
     return {"posterior": {"loc": (group["loc"] - b) / a, "scale": group["scale"] / abs(a)}}
 
 
+@pytest.mark.calibrate
 def test_other_units_give_the_same_posterior():
     x, grid = cut()
     assert_agrees(in_units(windowed(-1e-3, 7.0), x, -1e-3, 7.0, HMC), grid, ["loc", "scale"])
