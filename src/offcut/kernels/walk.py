@@ -123,8 +123,9 @@ class WalkSampler(ModelSampler):
             key_simulate, theta, new_theta, state, stage, data
         )
         log_prior = prior.log_density(position, state.exact)
+        log_prior_here = prior.log_density(state.position, state.exact)
         ratio += log_prior
-        ratio -= prior.log_density(state.position, state.exact)
+        ratio -= log_prior_here
         over = rejected > stage.budget
         usable = ~over & ~jnp.isnan(ratio)
         rate = jnp.exp(jnp.minimum(jnp.where(usable, ratio, -jnp.inf), 0.0))
@@ -136,8 +137,12 @@ class WalkSampler(ModelSampler):
         new = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), moved, state)
         if self.adapts:
             target = self.kernel.target_acceptance
-            # A refusal by the budget says nothing about the scale: no step is small enough.
-            told = jnp.where(over, jnp.nan, rate)
+            # A refusal by the budget says nothing about the scale where no step is small enough;
+            # but far out, where data and prior alone would refuse, it is the step's own fault.
+            unfiltered = self._log_f(new_theta, data.points, data.covariates)
+            unfiltered -= self._log_f(theta, data.points, data.covariates)
+            likely = jnp.exp(jnp.minimum(unfiltered + log_prior - log_prior_here, 0.0))
+            told = jnp.where(over, jnp.where(likely < target, likely, jnp.nan), rate)
             tuning = tuned(state.tuning, stage, new.position, told, target, self.smallest_scale)
             new = new._replace(tuning=tuning)
         stats = {
