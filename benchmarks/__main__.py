@@ -72,8 +72,8 @@ def where_it_goes() -> None:
     from jax import lax
 
     from benchmarks import engine
-    from offcut import keys
-    from offcut.augmentation.layout import exclusive_count, materialised
+    from offcut.numerics import keys
+    from offcut.numerics.arrays import exclusive_count, materialised
 
     with jax.enable_x64(True):
         n = 1000
@@ -164,7 +164,7 @@ def kernels() -> None:
 
     import offcut
     from benchmarks import engine
-    from offcut.budget import effective_size
+    from offcut.numerics.ess import effective_size
 
     print(
         "\nEffective draws per second, normal seen above zero, n = 100, four chains, two cores:\n"

@@ -53,8 +53,8 @@ class Chain:
     def __init__(self, model: Any, x: np.ndarray, block: int) -> None:
         import jax
 
-        from offcut import keys
         from offcut.driver.block import CompiledBlock
+        from offcut.numerics import keys
 
         self.jax, self.block, self.done = jax, block, 0
         with jax.enable_x64(True):
@@ -117,7 +117,7 @@ def sweeps() -> None:
 
 def effective() -> None:
     import offcut
-    from offcut.budget import effective_size
+    from offcut.numerics.ess import effective_size
 
     x = shimmer()
     fixed = {"base": paper_base(), "length_scale": 1.0, "variance": 1.0}

@@ -9,10 +9,10 @@ import numpy as np
 import numpyro.distributions as dist
 
 import offcut
-from offcut import keys
-from offcut.augmentation.layout import MOST_REJECTED
+from offcut.base import MOST_REJECTED
 from offcut.driver.block import CompiledBlock
-from offcut.sampling import prepare
+from offcut.numerics import keys
+from offcut.samplers.choice import prepare
 
 LEAPFROGS = 5
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import numpy_langevin
-from offcut.reproduction.chain import Chain
+from offcut.driver.timed import Chain
 
 KAPPA = np.array([12.0, 6.0])
 SHAPE, RATE = 2.0, 0.1

@@ -57,8 +57,8 @@ class Ours:
         import jax
 
         import offcut
-        from offcut import keys
         from offcut.driver.block import CompiledBlock
+        from offcut.numerics import keys
         from offcut.regions import Box
 
         self.jax, self.block, self.done = jax, block, 0
@@ -79,9 +79,9 @@ class Ours:
         """The state with the weights and components of a fit."""
         import jax.numpy as jnp
 
-        from offcut import keys
         from offcut.mixtures.allocation import allocate, event_chunk, label_coefficients
-        from offcut.mixtures.base import Components
+        from offcut.numerics import keys
+        from offcut.numerics.normal import Components
 
         sampler, data = self.sampler, self.data
         components = Components(
@@ -103,7 +103,7 @@ class Ours:
 
     def run(self, sweeps: int, adapting: bool = False) -> float:
         """Seconds for a sweep, without those in which the buffer grew."""
-        from offcut.sampler import FULL
+        from offcut.base import FULL
 
         spent, left, timed = 0.0, sweeps, 0
         with self.jax.enable_x64(True):
@@ -294,13 +294,11 @@ def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
     import jax
     import jax.numpy as jnp
 
-    from offcut import keys
+    from offcut.base import Stage
     from offcut.mixtures import allocation
-    from offcut.mixtures.base import draw_all
-    from offcut.mixtures.features import size
-    from offcut.mixtures.split_merge import split_merge
-    from offcut.mixtures.units import Units
-    from offcut.sampler import Stage
+    from offcut.mixtures.split_merge import Units, split_merge
+    from offcut.numerics import keys
+    from offcut.numerics.normal import draw_all, size
 
     sampler, state, data = ours.sampler, ours.state, ours.data
     layout, width, most = sampler.layout, size(data.x.shape[0]), jnp.int32(ours.budget)

@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 from numpyro import infer
 
 import offcut
-from offcut.budget import effective_size
+from offcut.numerics.ess import effective_size
 from offcut.regions import Box
 
 WANTED = 1000

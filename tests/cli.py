@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from offcut.cli.app import app
+from offcut.app.cli.app import app
 
 #: Short runs of one chain; length-scale and variance fixed, and nothing to reject: little compiles.
 TINY = ["--draws", "24", "--warmup", "20", "--chains", "1"]

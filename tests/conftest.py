@@ -24,8 +24,8 @@ import pytest
 from kill_me import arrays_of
 
 import offcut
-from offcut import programs
-from offcut.lookout.beyond import not_looked
+from offcut.checks.unvisited import not_looked
+from offcut.programs import cache as programs
 
 TESTS = Path(__file__).parent
 #: For workers of pytest-xdist and for children, who inherit the environment.
@@ -69,14 +69,25 @@ def no_looks(request: pytest.FixtureRequest) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("offcut.sampling.LONG_RUN", np.inf)
         patch.setattr(
-            "offcut.result.beyond.look_beyond", lambda *_: not_looked("not in these tests")
+            "offcut.checks.unvisited.look_beyond", lambda *_: not_looked("not in these tests")
         )
         yield
 
 
 #: Parts of the library that are in no compiled program.
-HOSTS = ("programs", "driver.chain", "driver.run", "driver.store", "driver.machine", "sampling")
-HOSTS += ("cli", "fitting", "pages", "plots", "reproduction", "result", "cytometry", "files")
+HOSTS = (
+    "programs",
+    "driver.chain",
+    "driver.checkpoints",
+    "driver.machine",
+    "sampling",
+    "files",
+    "app",
+    "plots",
+    "result",
+    "cytometry",
+    "tables",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -104,7 +104,8 @@ def checkpointed(directory: Path, output: Path) -> None:
 
 def pinned(directory: Path, output: Path) -> None:
     """Ctrl-C comes from inside, at a moment that the progress of the chains decides."""
-    from offcut.driver import chain, run
+    from offcut.driver import chain
+    from offcut.driver import chains as run
     from offcut.driver.progress import Progress
 
     chain.BLOCK_SECONDS, run.TURN_SECONDS = 0.001, 0.002
@@ -191,7 +192,7 @@ def kinds() -> dict[str, Kind]:
 
 def run_kind(name: str, checkpoint: Path | None = None) -> Any:
     """A run of a kind of model, to its end."""
-    from offcut.driver import run
+    from offcut.driver import chains as run
 
     kind = kinds()[name]
     decide, most = run.budget_after_warmup, run.MOST_RESTARTS

@@ -11,18 +11,18 @@ from scipy import special, stats
 from statistical import models
 
 import offcut
-from offcut import keys
 from offcut.augmentation.joint import log_joint
-from offcut.augmentation.layout import (
+from offcut.augmentation.rejections import (
     Layout,
     Rejected,
     empty_rejected,
-    exclusive_count,
     resized_rejected,
     spare_section,
 )
-from offcut.log1mexp import log1mexp
-from offcut.observations import observe
+from offcut.numerics import keys
+from offcut.numerics.arrays import exclusive_count
+from offcut.numerics.log1mexp import log1mexp
+from offcut.samplers.choice import observe
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -91,8 +91,8 @@ def test_accepted_and_rejected_points_have_their_laws():
 
 def test_observations_with_own_proposals_each_run_to_their_acceptance():
     """Counts of observation i are geometric with its own acceptance."""
-    from offcut.augmentation.layout import MOST_REJECTED
-    from offcut.augmentation.per_observation import run_per_observation
+    from offcut.augmentation.algorithm1 import run_per_observation
+    from offcut.base import MOST_REJECTED
 
     model = models.regression()
     c = jnp.linspace(-2, 2, 64)

@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 import pytest
 
 import offcut
-from offcut.driver import run as run_module
+from offcut.driver import chains as run_module
 from offcut.errors import DataError, ModelError, SettingsError, StartError
 
 X = np.linspace(0.1, 2.0, 20)

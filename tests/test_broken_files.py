@@ -15,11 +15,11 @@ import pytest
 import xarray as xr
 from cli import CURVE, refused, run
 
+from offcut.app.fit.folder import Folder
+from offcut.app.html import Page
 from offcut.cytometry import read
 from offcut.errors import DataError, OutputError
 from offcut.files import save_netcdf, write
-from offcut.fitting.folder import Folder
-from offcut.pages import Page
 
 flowio = pytest.importorskip("flowio")
 h5py = pytest.importorskip("h5py")
@@ -268,7 +268,7 @@ def sparse(path: Path, kind: str = "csr_matrix", **parts) -> Path:
     ],
 )
 def test_sparse_matrices_that_would_end_the_process(tmp_path, parts, says):
-    from offcut.cytometry.h5ad import check_h5ad
+    from offcut.tables.anndata import check_h5ad
 
     for kind in ("csr_matrix", "csc_matrix"):
         check_h5ad(sparse(tmp_path / "good.h5ad", kind))
@@ -277,7 +277,7 @@ def test_sparse_matrices_that_would_end_the_process(tmp_path, parts, says):
 
 
 def test_h5ad_files_that_reach_out_of_themselves(tmp_path):
-    from offcut.cytometry.h5ad import check_h5ad
+    from offcut.tables.anndata import check_h5ad
 
     path, secret = tmp_path / "t.h5ad", tmp_path / "secret"
     secret.write_bytes(b"12345678" * 4)
@@ -322,14 +322,14 @@ def test_h5ad_files_that_reach_out_of_themselves(tmp_path):
 
 
 def test_h5ad_files_are_looked_at_first(tmp_path, monkeypatch):
-    from offcut.cytometry import annotated
+    from offcut.tables import anndata
 
     class Anndata:
         @staticmethod
         def read_h5ad(path):
             pytest.fail("it was read")
 
-    monkeypatch.setattr(annotated, "needed", lambda *_: Anndata)
+    monkeypatch.setattr(anndata, "needed", lambda *_: Anndata)
     path = sparse(tmp_path / "t.h5ad", indices=[0, 1, 9])
     with pytest.raises(DataError, match=r"t.h5ad cannot be trusted: the sparse matrix /X"):
         read(path)

@@ -13,8 +13,8 @@ import pytest
 from browser import executable, opened
 
 import offcut
-from offcut.langevin.directions import caps
-from offcut.pages import Hover, Page, Series
+from offcut.app.html import Hover, Page, Series
+from offcut.langevin.evaluation import caps
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

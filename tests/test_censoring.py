@@ -10,9 +10,9 @@ import numpyro.distributions as dist
 import pytest
 
 import offcut
+from offcut.checks.pile_ups import ask_about_pile_ups, piles
 from offcut.errors import DataError, ModelError, StartError, TrustWarning
-from offcut.observations import observe
-from offcut.pile_ups import ask_about_pile_ups, piles
+from offcut.samplers.choice import observe
 
 RUN = {
     "draws": 30,

@@ -10,8 +10,8 @@ from cli import refused, run, told
 from scipy import stats
 
 import offcut
-from offcut.comparing import Comparison, Contender, Measured, compare_samplers
-from offcut.fitting.comparison_page import in_order, rows, verdict
+from offcut.app.compare import in_order, rows, verdict
+from offcut.checks.comparison import Comparison, Contender, Measured, compare_samplers
 
 MODELS = """
 import numpy as np, numpyro.distributions as dist, offcut

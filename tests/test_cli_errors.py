@@ -231,7 +231,7 @@ def test_what_offcut_itself_does_not_expect(folder, monkeypatch):
     def broken(*_):
         raise RuntimeError("screw loose")
 
-    monkeypatch.setattr("offcut.fitting.run.prepare", broken)
+    monkeypatch.setattr("offcut.app.fit.run.prepare", broken)
     text = refused(run("fit", "density", table()), "RuntimeError: screw loose", code=1)
     assert "OFFCUT_TRACEBACK=1" in text
     monkeypatch.setenv("OFFCUT_TRACEBACK", "1")
@@ -263,7 +263,7 @@ def test_help_version_and_completion(folder):
 def test_completion_and_a_quick_start():
     """In a process of its own: ``--help`` must not import JAX, and completion knows the worlds."""
     code = (
-        "import sys, offcut.cli.app as a\n"
+        "import sys, offcut.app.cli.app as a\n"
         "try: a.app(['--help'])\n"
         "except SystemExit as e: assert e.code == 0\n"
         "assert 'jax' not in sys.modules and 'numpy' not in sys.modules\n"
@@ -275,7 +275,7 @@ def test_completion_and_a_quick_start():
     )  # fmt: skip
     assert "complete" in script.stdout + script.stderr
     asked = {"_OFFCUT_COMPLETE": "complete_bash", "COMP_WORDS": "offcut fit ", "COMP_CWORD": "2"}
-    program = "import sys; sys.argv = ['offcut']; from offcut.cli.app import main; main()"
+    program = "import sys; sys.argv = ['offcut']; from offcut.app.cli.app import main; main()"
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=asked
     )

@@ -16,8 +16,8 @@ import xarray as xr
 from cli import CURVE, TINY, refused, run, told
 
 import offcut
-from offcut.fitting.request import Request
-from offcut.fitting.run import prepare
+from offcut.app.fit.recipe import Request
+from offcut.app.fit.run import prepare
 
 #: Numbers that fit into single precision, so that an FCS file holds the very same.
 X = np.round(np.random.default_rng(0).gamma(3.0, size=40) * 64) / 64
@@ -28,16 +28,16 @@ N = len(X)
 def folder(tmp_path, monkeypatch):
     """A directory of its own, and small pictures."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("offcut.fitting.mixture_pictures.GRID", 12)
-    monkeypatch.setattr("offcut.fitting.mixture_pictures.MOST_DRAWS", 6)
-    monkeypatch.setattr("offcut.fitting.langevin_result.PREDICTED", 200)
+    monkeypatch.setattr("offcut.app.fit.mixture_pictures.GRID", 12)
+    monkeypatch.setattr("offcut.app.fit.mixture_pictures.MOST_DRAWS", 6)
+    monkeypatch.setattr("offcut.app.fit.langevin.PREDICTED", 200)
     return tmp_path
 
 
 @pytest.fixture
 def few_pictures(monkeypatch):
     """Only those of the answer, where others are tested beside."""
-    monkeypatch.setattr("offcut.fitting.curve_pictures.foundations", lambda *_: None)
+    monkeypatch.setattr("offcut.app.fit.curve_pictures.foundations", lambda *_: None)
 
 
 def write(kind):
@@ -76,7 +76,7 @@ def check_page(path, *words):
 @pytest.mark.parametrize("kind", ["csv", "tsv.gz", "parquet", "npy", "fcs"])
 def test_density_of_every_kind_of_file(folder, kind, monkeypatch):
     if kind != "csv":
-        monkeypatch.setattr("offcut.fitting.curve_pictures.foundations", lambda *_: None)
+        monkeypatch.setattr("offcut.app.fit.curve_pictures.foundations", lambda *_: None)
     result = run("fit", "density", write(kind), "--lower", "0", *CURVE, "-o", "out")
     assert result.exit_code == 0, told(result)
     assert "The density is highest at" in result.stdout

@@ -16,8 +16,9 @@ import pytest
 from numpyro import handlers
 
 import offcut
-from offcut.conjugate import Match, NoMatch, interpreter, match
-from offcut.keys import from_seed
+from offcut.numerics.keys import from_seed
+from offcut.samplers.conjugacy import Match, NoMatch, match
+from offcut.samplers.conjugacy import monomials as interpreter
 
 EYE = np.eye(2)
 MEAN, VARIANCE, PRECISION = dist.Normal(0.0, 2.0), dist.InverseGamma(3.0, 2.0), dist.Gamma(3.0, 2.0)

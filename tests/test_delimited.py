@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from offcut.cytometry import read
 from offcut.errors import DataError
-from offcut.fitting.reading import read_table
+from offcut.tables.read import read_table
 
 KINDS = (".csv", ".tsv", ".csv.gz", ".TSV")
 

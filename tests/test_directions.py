@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from offcut.errors import DataError, SettingsError
-from offcut.langevin.directions import (
+from offcut.langevin.evaluation import (
     Cap,
     angles,
     cap,

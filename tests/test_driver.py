@@ -19,11 +19,11 @@ import pytest
 from conftest import TESTS, assert_same_draws
 
 import offcut
+from offcut.base import Sampler
 from offcut.driver import chain as chain_module
-from offcut.driver.run import Settings
+from offcut.driver.chains import Settings
 from offcut.errors import MemoryLimitError
-from offcut.programs import blocks_of
-from offcut.sampler import Sampler
+from offcut.programs.cache import blocks_of
 from offcut.sampling import run
 
 SHORT = kill_me.SHORT

@@ -24,10 +24,9 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import offcut
 from offcut.estimators import TruncatedGaussianMixture
-from offcut.estimators.membership import log_density, probabilities
-from offcut.estimators.standing import only_standing
-from offcut.mixtures.draws import Draws
-from offcut.mixtures.populations import Labels
+from offcut.mixtures.evaluation import Draws
+from offcut.mixtures.membership import log_density, probabilities
+from offcut.mixtures.populations import Labels, only_standing
 
 TINY = {"n_components": 3, "n_draws": 20, "n_warmup": 20, "n_chains": 1, "random_state": 0}
 
@@ -330,7 +329,7 @@ def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, matches = made_up_draws()
     points = np.random.default_rng(1).normal(size=(50, 2))
     whole = log_density(drawn, points), probabilities(drawn, matches, 2, points)
-    monkeypatch.setattr("offcut.estimators.membership.ROOM", 100)
+    monkeypatch.setattr("offcut.mixtures.membership.ROOM", 100)
     np.testing.assert_allclose(log_density(drawn, points), whole[0], rtol=1e-12)
     np.testing.assert_allclose(probabilities(drawn, matches, 2, points), whole[1], rtol=1e-12)
 

@@ -13,10 +13,10 @@ import pytest
 import xarray as xr
 from cli import CURVE, refused, run, told
 
-from offcut.driver.store import Store, forget
+from offcut.app.fit.folder import Folder
+from offcut.app.fit.manifest import MANIFEST, Manifest
+from offcut.driver.checkpoints import Store, forget
 from offcut.errors import CheckpointError, SettingsError
-from offcut.fitting.folder import Folder
-from offcut.fitting.manifest import MANIFEST, Manifest
 
 X = np.round(np.random.default_rng(0).gamma(3.0, size=40) * 64) / 64
 REQUEST = {"request": {"file": "a.csv", "sampling": {"draws": 5}, "options": {}}, "data": "x"}
@@ -27,7 +27,7 @@ OTHER = {**REQUEST, "request": {**REQUEST["request"], "sampling": {"draws": 6}}}
 def folder(tmp_path, monkeypatch):
     """A directory of its own; the answer is the only section of reports."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("offcut.fitting.curve_pictures.foundations", lambda *_: None)
+    monkeypatch.setattr("offcut.app.fit.curve_pictures.foundations", lambda *_: None)
     np.save("t.npy", X)
     return tmp_path
 
@@ -231,7 +231,9 @@ def test_a_comparison_writes_over_its_own_only(folder, monkeypatch):
         "                     lambda x: x > 0)\n"
     )
     words = ["compare", "models.py:m", "t.npy", "--samplers", "NUTS", "-o", "out"]
-    monkeypatch.setattr("offcut.comparing.compare_samplers", lambda *_, **__: pytest.fail("ran"))
+    monkeypatch.setattr(
+        "offcut.checks.comparison.compare_samplers", lambda *_, **__: pytest.fail("ran")
+    )
     for name in ("report.html", "comparison.csv", "figures/rates.svg"):
         path = folder / "out" / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,11 +7,11 @@ import gzip
 import numpy as np
 import pytest
 
+from offcut.app.fit.parse import parse_budget, parse_frame, parse_limits, parse_transform
 from offcut.errors import DataError, SettingsError
-from offcut.fitting.reading import read_table
-from offcut.fitting.rows import box_of, combined, is_inside, settle_missing, settle_outside
-from offcut.fitting.words import parse_budget, parse_frame, parse_limits, parse_transform
 from offcut.regions import Ball, Box
+from offcut.tables.read import read_table
+from offcut.tables.rows import box_of, combined, is_inside, settle_missing, settle_outside
 
 CSV = """,who,a,b,when,note
 0,ann,1.0,2,2024-01-01,

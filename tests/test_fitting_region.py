@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from offcut.app.fit.parse import parse_frame, parse_limits, parse_region
 from offcut.errors import SettingsError
-from offcut.fitting.region_text import parse_region
-from offcut.fitting.words import parse_frame, parse_limits
 from offcut.regions import Ball, Box, Orthant, Polytope, Shell, Simplex
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from offcut.app.fit.folder import Folder, slug
+from offcut.app.fit.mixture_pictures import pairs_of
+from offcut.app.fit.recipe import parameters, percent, plural, span
 from offcut.errors import SettingsError
-from offcut.fitting.folder import Folder, slug
-from offcut.fitting.mixture_pictures import pairs_of
-from offcut.fitting.result import parameters, percent, plural, span
 
 
 def test_names_of_files():

@@ -11,10 +11,9 @@ from scipy import stats
 
 import offcut
 from offcut.errors import DataError, ModelError, SettingsError, TrustWarning
-from offcut.gp.basis import Basis
-from offcut.gp.box import Box, covariance_error
+from offcut.gp.basis import Basis, Box, covariance_error
 from offcut.gp.covariance import COVARIANCES
-from offcut.programs import blocks_of
+from offcut.programs.cache import blocks_of
 from offcut.regions import Box as BoxRegion
 
 X = np.random.default_rng(0).gamma(4.0, 0.5, size=40)

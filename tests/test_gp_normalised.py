@@ -22,11 +22,11 @@ from statistical.truth import panels, quiet
 
 import offcut
 from offcut.errors import DataError, ModelError, StartError
-from offcut.gp.base import FamilyBase, NormalBase
-from offcut.gp.grid import Grid
+from offcut.gp.base_density import FamilyBase, NormalBase
+from offcut.gp.quadrature import Grid
 from offcut.gp.sampler import GPSampler
-from offcut.mixtures.features import size as number_of_features
-from offcut.precision import in_float64
+from offcut.numerics.normal import size as number_of_features
+from offcut.programs.precision import in_float64
 from offcut.regions import Box
 
 DRAWS = 3

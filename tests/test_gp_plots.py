@@ -11,7 +11,7 @@ import xarray as xr
 import offcut
 from offcut import plots
 from offcut.errors import DataError, SettingsError
-from offcut.plots.densities import MOST_POINTS
+from offcut.plots.gp_models import MOST_POINTS
 
 mpl.use("Agg")
 

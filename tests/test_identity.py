@@ -21,13 +21,13 @@ import numpyro.distributions as dist
 import pytest
 
 import offcut
-from offcut import identity
 from offcut.errors import CheckpointError
-from offcut.mixtures.layout import MixtureLayout
-from offcut.observations import observe
-from offcut.programs import CACHE, Kept, Programs, kept_sampler
+from offcut.mixtures.data import MixtureLayout
+from offcut.programs import identity
+from offcut.programs.cache import CACHE, Kept, Programs, kept_sampler
 from offcut.regions import Ball, Box, ByGroup, Orthant, Polytope, Predicate
-from offcut.sampling import _model_digest, prepare
+from offcut.samplers.choice import observe, prepare
+from offcut.sampling import _model_digest
 
 ONE = np.linspace(0.1, 0.9, 12)
 TWO = np.stack([np.linspace(0.1, 0.9, 12), np.linspace(0.8, 0.2, 12) ** 2], axis=1)

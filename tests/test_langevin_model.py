@@ -12,10 +12,10 @@ from conftest import assert_same_draws
 
 import offcut
 from offcut import MatrixLangevin, MatrixLangevinModel
-from offcut.driver.run import Settings
+from offcut.driver.chains import Settings
 from offcut.errors import DataError, ModelError, SettingsError, StartError
 from offcut.langevin.augmented import refuse_hopeless
-from offcut.programs import blocks_of
+from offcut.programs.cache import blocks_of
 from offcut.sampling import run
 
 SHORT = {"draws": 60, "warmup": 60, "chains": 2, "progress": False}

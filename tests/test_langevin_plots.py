@@ -8,12 +8,10 @@ import pytest
 import xarray as xr
 
 from offcut.errors import DataError, SettingsError
-from offcut.langevin.directions import angles, caps, modal_frames
-from offcut.plots.circles import PREDICTIVE
-from offcut.plots.globe import _free_height
-from offcut.plots.kappa import concentrations
-from offcut.plots.maps import equal_area
-from offcut.plots.orientation import MOST_POINTS, frames
+from offcut.langevin.evaluation import angles, caps, modal_frames
+from offcut.plots.concentrations import concentrations
+from offcut.plots.frame_maps import PREDICTIVE, _free_height, equal_area
+from offcut.plots.frames import MOST_POINTS, frames
 from offcut.plots.style import BLUE, GREEN, ORANGE
 
 mpl.use("Agg")

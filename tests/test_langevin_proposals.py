@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from offcut import keys
 from offcut.langevin import sequential
 from offcut.langevin.hypergeometric import bessel_ratio, log_h
 from offcut.langevin.normaliser import log_normaliser, mean_singular_values
-from offcut.langevin.sphere import deviations as by_hand
+from offcut.langevin.von_mises_fisher import deviations as by_hand
+from offcut.numerics import keys
 
 # Operation by operation these would compile hundreds of small programs.
 deviations = jax.jit(by_hand, static_argnums=1)

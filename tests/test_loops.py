@@ -17,9 +17,10 @@ from jax.extend.core import ClosedJaxpr, Literal
 from scipy import stats
 
 import offcut
-from offcut.augmentation.joint import Observed, log_joint, log_unnormalised, pad_rows, total
-from offcut.augmentation.layout import Layout, empty_rejected
-from offcut.gp import points as gp_points
+from offcut.augmentation.joint import log_joint, log_unnormalised, total
+from offcut.augmentation.rejections import Layout, empty_rejected
+from offcut.gp import proposals as gp_points
+from offcut.models.data import Observed, pad_rows
 from offcut.regions import Box
 
 pytestmark = pytest.mark.usefixtures("float64")

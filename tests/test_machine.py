@@ -14,9 +14,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import offcut
+from offcut.base import OK, Info, Sampler
 from offcut.driver import machine
 from offcut.errors import SettingsError
-from offcut.sampler import OK, Info, Sampler
 
 
 def blas_threads() -> list[int]:

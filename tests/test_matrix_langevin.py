@@ -10,11 +10,12 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import log_density
 
-from offcut import MatrixLangevin, keys
+from offcut import MatrixLangevin
 from offcut.errors import DataError, ModelError, TrustWarning
 from offcut.langevin import normaliser
-from offcut.langevin.asymptotics import approximate_log_normaliser
 from offcut.langevin.draws import expected_acceptance
+from offcut.langevin.normaliser import approximate_log_normaliser
+from offcut.numerics import keys
 
 pytestmark = pytest.mark.usefixtures("float64")
 

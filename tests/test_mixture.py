@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import offcut
-from offcut.driver.run import Settings
+from offcut.driver.chains import Settings
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.regions import Ball, Box, ByGroup
 from offcut.sampling import run

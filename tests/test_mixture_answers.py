@@ -15,14 +15,14 @@ import xarray as xr
 from scipy.stats import multivariate_normal
 
 import offcut
-from offcut import keys
 from offcut.errors import DataError, SettingsError
-from offcut.estimators.membership import probabilities
-from offcut.mixtures.base import Components, NormalInverseWishart, data_covariance
-from offcut.mixtures.draws import draws_of
+from offcut.mixtures.evaluation import draws_of
 from offcut.mixtures.groups import as_names, find_groups
-from offcut.mixtures.importance import ANCHORS, importance_mass
+from offcut.mixtures.membership import probabilities
 from offcut.mixtures.populations import draw_labels
+from offcut.mixtures.window_mass import ANCHORS, importance_mass
+from offcut.numerics import keys
+from offcut.numerics.normal import Components, NormalInverseWishart, data_covariance
 from offcut.regions import Ball, Box, ByGroup, Polytope, Predicate
 
 RNG = np.random.default_rng(16)

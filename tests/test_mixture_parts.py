@@ -11,17 +11,34 @@ import pytest
 from scipy import integrate, special, stats
 
 import offcut
-from offcut import keys
 from offcut.mixtures.allocation import choose
-from offcut.mixtures.base import Base, Components, NormalInverseWishart, draw_all, log_marginal
-from offcut.mixtures.concentration import Concentration
-from offcut.mixtures.features import coefficients, features, moments, size
-from offcut.mixtures.hierarchy import Hierarchy, HierarchyState, log_dirichlet_multinomial
-from offcut.mixtures.hierarchy import seat_customers as seat
+from offcut.mixtures.exchange_moves import log_natural_prior
 from offcut.mixtures.rejections import _share
-from offcut.mixtures.reshape import log_natural_prior
-from offcut.mixtures.sticks import Sticks, StickState, break_sticks, log_stick_labels, swap_labels
+from offcut.mixtures.weights import (
+    Concentration,
+    Hierarchy,
+    HierarchyState,
+    Sticks,
+    StickState,
+    break_sticks,
+    log_dirichlet_multinomial,
+    log_stick_labels,
+    swap_labels,
+)
+from offcut.mixtures.weights import seat_customers as seat
 from offcut.mixtures.window_mass import any_mass, box_mass
+from offcut.numerics import keys
+from offcut.numerics.normal import (
+    Base,
+    Components,
+    NormalInverseWishart,
+    coefficients,
+    draw_all,
+    features,
+    log_marginal,
+    moments,
+    size,
+)
 
 RNG = np.random.default_rng(3)
 

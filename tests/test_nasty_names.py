@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 from cli import CURVE, TINY, refused, run, told
 
-from offcut.cli.console import marked, safe
-from offcut.pages import Page
-from offcut.pages.markup import inline, literal, plain
+from offcut.app.cli.console import marked, safe
+from offcut.app.html import Page
+from offcut.app.html.markup import inline, literal, plain
+from offcut.numerics.text import visible
 from offcut.plots.style import check_words, words
-from offcut.text import visible
 
 N = 16
 X = np.random.default_rng(0).gamma(3.0, size=N)
@@ -87,8 +87,8 @@ def quiet_terminal(*texts: str) -> None:
 def folder(tmp_path, monkeypatch):
     """A directory of its own, and small pictures."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("offcut.fitting.mixture_pictures.GRID", 8)
-    monkeypatch.setattr("offcut.fitting.mixture_pictures.MOST_DRAWS", 4)
+    monkeypatch.setattr("offcut.app.fit.mixture_pictures.GRID", 8)
+    monkeypatch.setattr("offcut.app.fit.mixture_pictures.MOST_DRAWS", 4)
     return tmp_path
 
 

@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 import pytest
 
 import offcut
-from offcut.observations import observe
+from offcut.samplers.choice import observe
 
 X = np.linspace(0.1, 2.0, 7)
 

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import offcut
-from offcut.langevin.directions import caps
-from offcut.pages import Hover, Page, Series
-from offcut.pages.hover import MOST_PLACES
-from offcut.pages.runs import standing
-from offcut.pages.sphere import sphere_data
+from offcut.app.html import Hover, Page, Series
+from offcut.app.html.figures import MOST_PLACES, sphere_data
+from offcut.app.html.runs import standing
+from offcut.langevin.evaluation import caps
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

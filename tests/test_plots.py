@@ -17,7 +17,7 @@ from scipy import stats
 import offcut
 from offcut import plots
 from offcut.errors import DataError, SettingsError
-from offcut.plots.models import BEFORE
+from offcut.plots.rejection_models import BEFORE
 
 mpl.use("Agg")
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from offcut import keys
 from offcut.gp import polya_gamma as module
+from offcut.numerics import keys
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -12,9 +12,9 @@ import numpyro.distributions as dist
 import pytest
 
 import offcut
-from offcut.budget import halving_limit
+from offcut.driver.budget import halving_limit
 from offcut.errors import ModelError
-from offcut.prior import Prior
+from offcut.models.prior import Prior
 
 FAST = {"kernel": offcut.HMC(0.1, 3), "draws": 40, "warmup": 0, "chains": 2, "progress": False}
 X = np.array([0.2, 0.5, 0.9, 1.4, 2.2])

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 import offcut
+from offcut.checks.prior_acceptance import warning_before
 from offcut.errors import DataError, ModelError, SettingsError
-from offcut.observations import observe
-from offcut.prior_rates import warning_before
+from offcut.samplers.choice import observe
 
 
 def above(threshold, scale=1.0, mean=0.0):

@@ -13,22 +13,38 @@ import numpy as np
 import pytest
 
 import offcut
-from offcut.comparing import rate_of
+from offcut.app.reproduce import PARTS, reproduce
+from offcut.app.reproduce.keeper import Keeper
+from offcut.app.reproduce.report import write_page
+from offcut.app.reproduce.run import PartError, run_all
+from offcut.app.reproduce.section5_gvhd import modes
+from offcut.app.reproduce.section6_asymptotics import _direction
+from offcut.app.reproduce.section6_samplers import _nearness, _rate
+from offcut.app.reproduce.section6_vectorcardiograms import (
+    by_quadrature,
+    frames_from,
+    most_likely,
+    simulated,
+)
+from offcut.app.reproduce.section7_parkinsons import _skewness, shimmer
+from offcut.app.reproduce.versus_paper import (
+    CLOSE,
+    FASTER,
+    FULL,
+    OTHER,
+    QUICK,
+    SAME,
+    SIMULATED,
+    UNKNOWN,
+    Beside,
+    Length,
+    Shown,
+    timed,
+)
+from offcut.base import OK, Info, Sampler
+from offcut.checks.comparison import rate_of
+from offcut.driver.timed import Chain, Stretch
 from offcut.errors import DataError, SettingsError
-from offcut.reproduction import PARTS, reproduce
-from offcut.reproduction.approximate import _direction
-from offcut.reproduction.beside import CLOSE, FASTER, OTHER, SAME, SIMULATED, UNKNOWN, Beside, timed
-from offcut.reproduction.chain import Chain, Stretch
-from offcut.reproduction.frames import by_quadrature, frames_from, most_likely, simulated
-from offcut.reproduction.keeper import Keeper
-from offcut.reproduction.lengths import FULL, QUICK, Length
-from offcut.reproduction.modes import modes
-from offcut.reproduction.parkinsons import _skewness, shimmer
-from offcut.reproduction.samplers import _nearness, _rate
-from offcut.reproduction.shown import Shown
-from offcut.reproduction.summary_page import write_page
-from offcut.reproduction.workers import PartError, run_all
-from offcut.sampler import OK, Info, Sampler
 
 SHORT = Length(40, 40, 1, 2)
 
@@ -291,7 +307,7 @@ def test_a_part_that_fails_says_why(tmp_path):
 
 def test_ctrl_c_is_kind(tmp_path):
     """The worker ends within seconds, says so, and leaves a state to go on from."""
-    command = [sys.executable, "-m", "offcut.reproduction.worker", "parkinsons", "quick"]
+    command = [sys.executable, "-m", "offcut.app.reproduce.worker", "parkinsons", "quick"]
     process = subprocess.Popen(
         [*command, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -309,7 +325,7 @@ def test_ctrl_c_is_kind(tmp_path):
 
 
 def test_every_part_has_a_module_with_both_functions():
-    from offcut.reproduction.reproduce import module_of
+    from offcut.app.reproduce.run import module_of
 
     for part in PARTS:
         module = module_of(part)

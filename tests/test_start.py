@@ -11,8 +11,8 @@ import pytest
 
 import offcut
 from offcut.errors import DataError, ModelError, StartError
-from offcut.sampling import prepare
-from offcut.start import CLIMB_ROWS, SHAKES, shake_start
+from offcut.samplers.choice import prepare
+from offcut.samplers.start import CLIMB_ROWS, SHAKES, shake_start
 
 OFF = {"validate_args": False}
 X = np.random.default_rng(3).uniform(0, 7, 40)
@@ -242,7 +242,7 @@ def test_the_density_that_a_delta_adds_is_kept():
         a = numpyro.sample("a", dist.Normal(0.0, 1.0))
         numpyro.sample("b", dist.Delta(1.0, log_density=-2 * a))
 
-    from offcut.prior import Prior
+    from offcut.models.prior import Prior
 
     both = Prior(prior)
     alone = Prior({"a": dist.Normal(0.0, 1.0)})

@@ -27,12 +27,12 @@ import pytest
 from conftest import assert_same_draws, contents
 
 import offcut
+from offcut.app.fit.folder import Folder
 from offcut.driver import chain as chain_module
-from offcut.driver import run as run_module
-from offcut.driver.store import Store, _sealed, refuse_in_use
+from offcut.driver import chains as run_module
+from offcut.driver.checkpoints import Store, _sealed, refuse_in_use
 from offcut.errors import CheckpointError
-from offcut.fitting.folder import Folder
-from offcut.observations import observe
+from offcut.samplers.choice import observe
 
 SHORT = kill_me.SHORT
 SEGMENT = re.compile(r"chain-(\d)-(draws|state)-(\d)-(\d+)(?:-(\d+))?\.seg")
@@ -181,7 +181,7 @@ def test_dying_at_any_write_loses_nothing(
 def run_sequentially(model: Any, x: np.ndarray, settings: dict[str, Any], path: Path) -> Any:
     import jax
 
-    from offcut.driver.run import Settings
+    from offcut.driver.chains import Settings
     from offcut.sampling import run
 
     names = ("draws", "warmup", "chains", "seed", "budget")
@@ -527,7 +527,7 @@ def test_what_the_disk_refuses_is_said_and_the_run_goes_on_later(
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
-        patch.setattr("offcut.driver.store.os.fsync", refused)
+        patch.setattr("offcut.driver.checkpoints.os.fsync", refused)
         with pytest.raises(CheckpointError, match=r"could not write .*chain-0-draws.*" + said):
             store.save(0, 1, 10, 20, rows, state)
     assert store.load(0).done == 10

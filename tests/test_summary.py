@@ -18,7 +18,7 @@ import offcut
 from offcut.errors import TrustWarning
 from offcut.result.advice import warn_of_trouble
 from offcut.result.diagnostics import r_hat
-from offcut.sampling import prepare
+from offcut.samplers.choice import prepare
 
 
 def changed(tree: Any, **attrs: Any) -> xr.DataTree:

@@ -14,9 +14,9 @@ import pytest
 from numpyro.distributions.distribution import validation_enabled
 
 import offcut
-from offcut.mixtures.concentration import Concentration
-from offcut.prior import Prior
-from offcut.support import in_support, log_prob
+from offcut.mixtures.weights import Concentration
+from offcut.models.prior import Prior
+from offcut.models.support import in_support, log_prob
 
 OFF = {"validate_args": False}
 

@@ -11,7 +11,7 @@ import pytest
 import offcut
 from offcut.errors import ModelError
 from offcut.regions import Box, Predicate
-from offcut.sampling import prepare
+from offcut.samplers.choice import prepare
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
 

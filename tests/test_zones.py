@@ -13,12 +13,12 @@ import pytest
 import xarray as xr
 
 import offcut
+from offcut.augmentation.hidden import find_clamped
+from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
+from offcut.checks.pile_ups import ask_about_pile_ups
 from offcut.errors import DataError, ModelError, StartError
-from offcut.imputation.impute import first_imputed, refuse_impossible_zones
-from offcut.imputation.limits import find_clamped
-from offcut.observations import observe
-from offcut.pile_ups import ask_about_pile_ups
 from offcut.result.advice import _undrawn
+from offcut.samplers.choice import observe
 
 
 def normal(**options):

@@ -10,39 +10,68 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from offcut.forks import refuse_fork
+from offcut.programs.forks import refuse_fork
+
+if TYPE_CHECKING:
+    import offcut.estimators as estimators
+    from offcut import cytometry, datasets, errors, plots, regions
+    from offcut.augmentation.algorithm1 import augment
+    from offcut.checks.mixing_bound import mixing_rate_bound
+    from offcut.checks.model_check import check
+    from offcut.checks.prior_acceptance import prior_acceptance
+    from offcut.gp.birth_death import BirthDeath
+    from offcut.gp.model import GPDensity, GPIntensity
+    from offcut.gp.updates import EllipticalSlice, PolyaGamma
+    from offcut.kernels.hmc import HMC
+    from offcut.kernels.nuts import NUTS
+    from offcut.kernels.random_walk import RandomWalk
+    from offcut.langevin.distribution import MatrixLangevin
+    from offcut.langevin.model import MatrixLangevinModel
+    from offcut.mixtures.model import TruncatedMixture
+    from offcut.models.filtered import selected, truncated
+    from offcut.models.recording import Clamped
+    from offcut.models.rejection import RejectionModel
+    from offcut.numerics.normal import NormalInverseWishart
+    from offcut.result.summary import summary
+    from offcut.samplers.choice import kernel_for
+    from offcut.samplers.conjugate import Conjugate
+    from offcut.samplers.direct import Direct
+    from offcut.samplers.walk import Exchange, PseudoMarginal
+    from offcut.sampling import sample
+
 
 __version__ = "0.1.0"
+
 
 # Name -> module; imported on first use, so that ``import offcut`` stays light.
 _HOMES = {
     "RejectionModel": "offcut.models.rejection",
-    "truncated": "offcut.models.truncation",
-    "selected": "offcut.models.selection",
+    "truncated": "offcut.models.filtered",
+    "selected": "offcut.models.filtered",
     "Clamped": "offcut.models.recording",
     "TruncatedMixture": "offcut.mixtures.model",
-    "NormalInverseWishart": "offcut.mixtures.base",
+    "NormalInverseWishart": "offcut.numerics.normal",
     "MatrixLangevin": "offcut.langevin.distribution",
     "MatrixLangevinModel": "offcut.langevin.model",
-    "GPDensity": "offcut.gp.density",
-    "GPIntensity": "offcut.gp.intensity",
+    "GPDensity": "offcut.gp.model",
+    "GPIntensity": "offcut.gp.model",
     "PolyaGamma": "offcut.gp.updates",
     "EllipticalSlice": "offcut.gp.updates",
     "BirthDeath": "offcut.gp.birth_death",
     "sample": "offcut.sampling",
-    "augment": "offcut.augment",
-    "check": "offcut.check",
-    "prior_acceptance": "offcut.prior_acceptance",
+    "augment": "offcut.augmentation.algorithm1",
+    "check": "offcut.checks.model_check",
+    "prior_acceptance": "offcut.checks.prior_acceptance",
     "summary": "offcut.result.summary",
-    "mixing_rate_bound": "offcut.mixing",
-    "kernel_for": "offcut.choice",
+    "mixing_rate_bound": "offcut.checks.mixing_bound",
+    "kernel_for": "offcut.samplers.choice",
     "NUTS": "offcut.kernels.nuts",
-    "Conjugate": "offcut.kernels.conjugate",
-    "Direct": "offcut.kernels.direct",
+    "Conjugate": "offcut.samplers.conjugate",
+    "Direct": "offcut.samplers.direct",
     "HMC": "offcut.kernels.hmc",
     "RandomWalk": "offcut.kernels.random_walk",
-    "Exchange": "offcut.kernels.exchange",
-    "PseudoMarginal": "offcut.kernels.pseudo_marginal",
+    "Exchange": "offcut.samplers.walk",
+    "PseudoMarginal": "offcut.samplers.walk",
     "cytometry": "offcut.cytometry",
     "datasets": "offcut.datasets",
     "estimators": "offcut.estimators",
@@ -50,6 +79,7 @@ _HOMES = {
     "regions": "offcut.regions",
     "errors": "offcut.errors",
 }
+
 
 __all__ = [
     "HMC",
@@ -86,36 +116,6 @@ __all__ = [
     "summary",
     "truncated",
 ]
-
-if TYPE_CHECKING:
-    import offcut.estimators as estimators
-    from offcut import cytometry, datasets, errors, plots, regions
-    from offcut.augment import augment
-    from offcut.check import check
-    from offcut.choice import kernel_for
-    from offcut.gp.birth_death import BirthDeath
-    from offcut.gp.density import GPDensity
-    from offcut.gp.intensity import GPIntensity
-    from offcut.gp.updates import EllipticalSlice, PolyaGamma
-    from offcut.kernels.conjugate import Conjugate
-    from offcut.kernels.direct import Direct
-    from offcut.kernels.exchange import Exchange
-    from offcut.kernels.hmc import HMC
-    from offcut.kernels.nuts import NUTS
-    from offcut.kernels.pseudo_marginal import PseudoMarginal
-    from offcut.kernels.random_walk import RandomWalk
-    from offcut.langevin.distribution import MatrixLangevin
-    from offcut.langevin.model import MatrixLangevinModel
-    from offcut.mixing import mixing_rate_bound
-    from offcut.mixtures.base import NormalInverseWishart
-    from offcut.mixtures.model import TruncatedMixture
-    from offcut.models.recording import Clamped
-    from offcut.models.rejection import RejectionModel
-    from offcut.models.selection import selected
-    from offcut.models.truncation import truncated
-    from offcut.prior_acceptance import prior_acceptance
-    from offcut.result.summary import summary
-    from offcut.sampling import sample
 
 
 def __getattr__(name: str) -> Any:

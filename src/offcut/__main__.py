@@ -1,5 +1,7 @@
 """``python -m offcut``: the command line."""
 
-from offcut.cli.app import main
+from __future__ import annotations
+
+from offcut.app.cli.app import main
 
 main()

@@ -15,8 +15,8 @@ import numpy as np
 from offcut.cytometry.events import Events
 from offcut.cytometry.read import read
 from offcut.cytometry.transforms import Linear
-from offcut.delimited import records
 from offcut.errors import DataError
+from offcut.tables.delimited import records
 
 #: The full scale of the instrument of the GvHD data.
 FULL_SCALE = 1024

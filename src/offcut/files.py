@@ -14,6 +14,7 @@ from offcut.errors import OutputError
 if TYPE_CHECKING:
     import xarray as xr
 
+
 #: What to do about what an operating system says.
 ADVICE = {
     errno.ENOSPC: "there is no room left; make some, or write to another disk",

@@ -11,25 +11,25 @@ import jax
 import numpy as np
 import xarray as xr
 
-from offcut.budget import certify, checked_budget
-from offcut.choice import build_sampler
-from offcut.direct_sampler import why_not_direct
-from offcut.driver.run import Settings, run_chains
-from offcut.driver.store import Store
-from offcut.errors import CheckpointError, ModelError, SettingsError, TrustWarning
-from offcut.identity import UNKNOWN, UnidentifiedError, digest
+from offcut.base import Sampler
+from offcut.checks.pile_ups import ask_about_pile_ups
+from offcut.checks.prior_acceptance import warning_before
+from offcut.checks.unvisited import note_beyond
+from offcut.driver.budget import checked_budget
+from offcut.driver.chains import Settings, run_chains
+from offcut.driver.checkpoints import Store
+from offcut.errors import CheckpointError, SettingsError, TrustWarning
 from offcut.kernels.tuning import warmup_schedule
 from offcut.models.rejection import RejectionModel
-from offcut.observations import observe
-from offcut.pile_ups import ask_about_pile_ups
-from offcut.precision import in_float64
-from offcut.prior_rates import warning_before
-from offcut.programs import blocks_of, kept_sampler
+from offcut.programs.cache import blocks_of
+from offcut.programs.identity import UNKNOWN, UnidentifiedError, digest
+from offcut.programs.precision import in_float64
 from offcut.result.advice import warn_of_trouble
-from offcut.result.beyond import note_beyond
+from offcut.result.certificate import certify
 from offcut.result.summary import summary
 from offcut.result.tree import make_tree, versions
-from offcut.sampler import Sampler
+from offcut.samplers.choice import prepare, settings_of
+from offcut.samplers.direct import why_not_direct
 
 #: Sweeps of all chains from which on a look at the prior beforehand is worth its second.
 LONG_RUN = 4000
@@ -181,46 +181,6 @@ def _direct_available(model: Any, arrays: Any) -> bool:
     return isinstance(model, RejectionModel) and why_not_direct(model, arrays.covariates) is None
 
 
-def prepare(
-    model: Any, data: Any, covariates: Any, kernel: Any
-) -> tuple[Sampler, Any, dict[str, np.ndarray]]:
-    """The sampler, its arrays, and the observed data by name.
-
-    A model that replaces the step whole has a method ``prepare(data, covariates, kernel)`` that
-    returns these three and, where it has more to say in the result's attrs, a method
-    ``facts(observed, sampler)``; where its attributes do not tell all of it, a method
-    ``identity()`` returns what tells models apart.
-    """
-    if hasattr(model, "prepare"):
-        sampler, arrays, observed = model.prepare(data, covariates, kernel)
-        return _compiled_before(model, sampler), arrays, observed
-    if not isinstance(model, RejectionModel):
-        raise ModelError(
-            "model must come from offcut.truncated, offcut.selected, offcut.RejectionModel or "
-            f"another model of this library, got {type(model).__name__}"
-        )
-    arrays, layout, observed = observe(model, data, covariates)
-    model.identify(arrays.covariates, jax.tree.map(lambda a: a[: layout.n], arrays.points))
-    sampler = build_sampler(model, layout, kernel, arrays.covariates)
-    return sampler, arrays, observed
-
-
-def _compiled_before(model: Any, sampler: Sampler) -> Sampler:
-    """The sampler, or one that is the same and was compiled already."""
-    if sampler.identity:
-        return sampler
-    try:
-        identity = digest(_settings(model), sampler)
-    except UnidentifiedError:
-        return sampler
-    return kept_sampler(identity, type(sampler), lambda: sampler)
-
-
-def _settings(model: Any) -> Any:
-    """What tells a model with a sampler of its own from others."""
-    return model.identity() if hasattr(model, "identity") else model
-
-
 def _identity(
     model: Any,
     sampler: Sampler,
@@ -251,7 +211,7 @@ def _model_digest(model: Any, sampler: Sampler) -> str:
         if sampler.identity.startswith(UNKNOWN):
             raise UnidentifiedError(sampler.identity.removeprefix(UNKNOWN))
         rejection = isinstance(model, RejectionModel)
-        return sampler.identity if rejection else digest(_settings(model), sampler.identity)
+        return sampler.identity if rejection else digest(settings_of(model), sampler.identity)
     except UnidentifiedError as error:
         raise CheckpointError(
             f"{type(model).__name__} cannot be checkpointed: it computes with {error}, and a later "

@@ -11,10 +11,11 @@ import pytest
 from scipy import special, stats
 
 import offcut
-from offcut.budget import effective_size, halving_limit
-from offcut.driver.run import Settings, run_chains
+from offcut.driver.budget import halving_limit
+from offcut.driver.chains import Settings, run_chains
 from offcut.kernels.tuning import warmup_schedule
-from offcut.observations import observe
+from offcut.numerics.ess import effective_size
+from offcut.samplers.choice import observe
 from statistical import models, twins
 from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees, moments, p_value
 
@@ -221,7 +222,7 @@ def test_auto_ends_in_bounded_time_where_the_expectation_is_infinite(infinite):
 
 def test_giving_up_leaves_the_target_alone(tilted, monkeypatch):
     """With two attempts a sweep often keeps its Y; (theta, Y) is the chain, and still exact."""
-    monkeypatch.setattr("offcut.sweep.MOST_ATTEMPTS", 2)
+    monkeypatch.setattr("offcut.samplers.algorithm2.MOST_ATTEMPTS", 2)
     _, x, _, restricted, budget, _ = tilted
     posterior = offcut.sample(models.half_normal(), x, kernel=HMC, budget=budget, seed=27, **RUN)
     assert posterior["sample_stats"]["gave_up"].mean() > 0.05
@@ -239,7 +240,7 @@ def test_an_ample_budget_and_none_agree(tilted):
 
 def test_auto_grows_its_budget_when_draws_come_near_it(monkeypatch, tilted):
     monkeypatch.setattr(
-        "offcut.driver.run.budget_after_warmup", lambda rejected, held, n, most: max(held, 8)
+        "offcut.driver.chains.budget_after_warmup", lambda rejected, held, n, most: max(held, 8)
     )
     _, x, _, _, _, _ = tilted
     posterior = offcut.sample(models.half_normal(), x, kernel=HMC, seed=29, **RUN)

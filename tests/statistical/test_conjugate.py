@@ -19,10 +19,10 @@ import pytest
 from scipy import stats
 
 import offcut
-from offcut.conjugate import NoMatch, match
-from offcut.conjugate.normal import Precision
-from offcut.conjugate.probabilities import ProbabilityMatch
-from offcut.keys import from_seed
+from offcut.numerics.keys import from_seed
+from offcut.samplers.conjugacy import NoMatch, match
+from offcut.samplers.conjugacy.normal import Precision
+from offcut.samplers.conjugacy.probabilities import ProbabilityMatch
 from statistical.truth import FALSE_ALARM, Grid, p_value
 
 pytestmark = [pytest.mark.statistical, pytest.mark.usefixtures("float64")]

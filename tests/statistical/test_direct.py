@@ -12,8 +12,8 @@ from scipy import stats
 import offcut
 from offcut.errors import SettingsError
 from offcut.regions import Box
-from offcut.sampling import prepare
-from offcut.window_mass import log_mass
+from offcut.samplers.choice import prepare
+from offcut.samplers.direct import log_mass
 from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees, run_numpyro
 
 pytestmark = pytest.mark.statistical

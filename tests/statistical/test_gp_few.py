@@ -151,7 +151,7 @@ def test_few_events_of_the_exact_process(n):
 @pytest.mark.parametrize("broken", ["density", "intensity"])
 def test_an_observation_that_is_ignored_is_caught(broken, monkeypatch):
     """As if XLA had made no trip over it: the loop's length of one less."""
-    from offcut.gp import points
+    from offcut.gp import proposals as points
 
     right = points.in_chunks
 

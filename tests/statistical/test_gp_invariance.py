@@ -18,20 +18,21 @@ import pytest
 from scipy import stats
 
 import offcut
-from offcut import keys
-from offcut.gp import augmented, points
+from offcut.base import OK
+from offcut.checks.invariance import plain_stage
+from offcut.gp import augmented
+from offcut.gp import proposals as points
 from offcut.gp.augmented import AugmentedSampler
-from offcut.gp.base import FamilyBase
-from offcut.gp.collapsed import CollapsedSampler
+from offcut.gp.base_density import FamilyBase
 from offcut.gp.exact import ExactSampler, ExactState
-from offcut.gp.grid import Grid
-from offcut.gp.points import Points
 from offcut.gp.process import DensityProcess, IntensityProcess
+from offcut.gp.proposals import Points
+from offcut.gp.quadrature import Grid
+from offcut.gp.sampler import CollapsedSampler
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
-from offcut.invariance import plain_stage
-from offcut.mixtures.features import features as quadratic
-from offcut.mixtures.features import size as number_of_features
-from offcut.sampler import OK
+from offcut.numerics import keys
+from offcut.numerics.normal import features as quadratic
+from offcut.numerics.normal import size as number_of_features
 from statistical.truth import FALSE_ALARM
 
 pytestmark = [pytest.mark.statistical, pytest.mark.usefixtures("float64")]

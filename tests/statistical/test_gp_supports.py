@@ -120,5 +120,5 @@ def test_every_sampler_agrees(family, kernel, more):
 
 @pytest.mark.calibrate
 def test_taking_all_of_the_base_for_supported_is_caught(monkeypatch):
-    monkeypatch.setattr("offcut.gp.planning._supported", lambda *_: "all")
+    monkeypatch.setattr("offcut.gp.plan._supported", lambda *_: "all")
     assert min(compared(normal, method="collapsed").values()) < FALSE_ALARM

@@ -12,12 +12,12 @@ import pytest
 from scipy import special, stats
 
 import offcut
-from offcut import keys
-from offcut.augmentation.layout import Layout
-from offcut.imputation import parts as parts_module
-from offcut.imputation.hidden import Hidden, Parts, Whole
-from offcut.invariance import invariance_test
-from offcut.sweep import AugmentedSampler
+from offcut.augmentation import impute as parts_module
+from offcut.augmentation.hidden import Hidden, Parts, Whole
+from offcut.augmentation.rejections import Layout
+from offcut.checks.invariance import invariance_test
+from offcut.numerics import keys
+from offcut.samplers.algorithm2 import AugmentedSampler
 from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees
 
 pytestmark = pytest.mark.statistical
@@ -99,8 +99,8 @@ def test_taking_limits_for_values_or_dropping_them_is_caught(clamped):
 
 @pytest.mark.calibrate
 def test_giving_up_on_some_values_leaves_the_target_alone(clamped, monkeypatch):
-    monkeypatch.setattr("offcut.imputation.whole.PATIENCE", 5)
-    monkeypatch.setattr("offcut.imputation.whole.PATIENCE_EACH", 0)
+    monkeypatch.setattr("offcut.augmentation.impute.PATIENCE", 5)
+    monkeypatch.setattr("offcut.augmentation.impute.PATIENCE_EACH", 0)
     x, grid = clamped
     model = normal_model(censored=offcut.Clamped(upper=LIMIT))
     posterior = offcut.sample(model, x, kernel=HMC, seed=4, **{**RUN, "draws": 3000})
@@ -282,8 +282,8 @@ def test_drawing_from_a_zone_leaves_the_joint_alone():
 
 @pytest.mark.calibrate
 def test_slices_in_a_zone_leave_the_joint_alone(monkeypatch):
-    monkeypatch.setattr("offcut.imputation.whole.PATIENCE", -1)  # no proposal at all
-    monkeypatch.setattr("offcut.imputation.whole.PATIENCE_EACH", 0)
+    monkeypatch.setattr("offcut.augmentation.impute.PATIENCE", -1)  # no proposal at all
+    monkeypatch.setattr("offcut.augmentation.impute.PATIENCE_EACH", 0)
     assert run(normal_model(censored=lambda y: y >= LIMIT), hide_zone).p_value > FALSE_ALARM
     wrong = normal_model(censored=lambda y: y >= LIMIT + 0.3)
     assert run(wrong, hide_zone).p_value < FALSE_ALARM

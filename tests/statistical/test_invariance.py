@@ -14,10 +14,10 @@ import numpyro.distributions as dist
 import pytest
 
 import offcut
-from offcut import keys
-from offcut.augmentation.layout import Layout
-from offcut.invariance import invariance_test
-from offcut.sweep import AugmentedSampler
+from offcut.augmentation.rejections import Layout
+from offcut.checks.invariance import invariance_test
+from offcut.numerics import keys
+from offcut.samplers.algorithm2 import AugmentedSampler
 from statistical import models, twins
 from statistical.truth import FALSE_ALARM
 
@@ -201,7 +201,7 @@ def test_a_collapsed_block_beside_a_budget_is_caught():
 
 @pytest.mark.calibrate
 def test_giving_up_keeps_the_old_pair(monkeypatch):
-    monkeypatch.setattr("offcut.sweep.MOST_ATTEMPTS", 1)
+    monkeypatch.setattr("offcut.samplers.algorithm2.MOST_ATTEMPTS", 1)
     assert run(collapsed(), KERNELS["HMC"], budget=3, n=4).p_value > FALSE_ALARM
     result = run(collapsed(), KERNELS["HMC"], budget=3, n=4, twin=twins.NewBlockOldRejections)
     assert result.p_value < FALSE_ALARM

@@ -17,12 +17,13 @@ import pytest
 from scipy import stats
 
 import offcut
-from offcut import MatrixLangevin, MatrixLangevinModel, keys
-from offcut.driver.run import Settings, run_chains
+from offcut import MatrixLangevin, MatrixLangevinModel
+from offcut.driver.chains import Settings, run_chains
 from offcut.kernels.tuning import warmup_schedule
 from offcut.langevin.augmented import AugmentedSampler
 from offcut.langevin.normaliser import log_normaliser, log_normaliser_of
 from offcut.langevin.sequential import log_envelope
+from offcut.numerics import keys
 from statistical.truth import FALSE_ALARM, Grid, p_value
 
 pytestmark = pytest.mark.statistical

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from offcut import MatrixLangevin, keys
+from offcut import MatrixLangevin
 from offcut.langevin import draws, sequential
 from offcut.langevin.distribution import _by_gibbs, _by_rejection
+from offcut.numerics import keys
 from statistical.truth import FALSE_ALARM
 
 pytestmark = [pytest.mark.statistical, pytest.mark.usefixtures("float64")]

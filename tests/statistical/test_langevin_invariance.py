@@ -18,17 +18,18 @@ from jax.scipy.special import gammaln
 from scipy import stats
 
 import offcut
-from offcut import keys
-from offcut.invariance import plain_stage
-from offcut.langevin import draws, rejections, turns
+from offcut.base import OK
+from offcut.checks.invariance import plain_stage
+from offcut.langevin import draws, rejections
+from offcut.langevin import sampler as turns
 from offcut.langevin.augmented import AugmentedSampler, Kept
 from offcut.langevin.hypergeometric import log_h
 from offcut.langevin.model import METHODS
 from offcut.langevin.rejections import Held, Layout, nothing, run
 from offcut.langevin.sampler import LangevinData, State
-from offcut.langevin.simulated import Walked, WalkSampler
-from offcut.prior import Prior
-from offcut.sampler import OK
+from offcut.langevin.walk import Walked, WalkSampler
+from offcut.models.prior import Prior
+from offcut.numerics import keys
 from statistical.truth import FALSE_ALARM
 
 pytestmark = [pytest.mark.statistical, pytest.mark.usefixtures("float64")]

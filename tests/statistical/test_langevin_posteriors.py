@@ -18,9 +18,10 @@ import numpyro.distributions as dist
 import pytest
 
 import offcut
-from offcut import MatrixLangevin, MatrixLangevinModel, keys
+from offcut import MatrixLangevin, MatrixLangevinModel
 from offcut.datasets import vectorcardiogram
 from offcut.langevin.normaliser import log_normaliser, log_normaliser_of
+from offcut.numerics import keys
 from statistical.truth import FALSE_ALARM, Grid, p_value, quiet
 
 pytestmark = pytest.mark.statistical

@@ -9,10 +9,9 @@ import pytest
 from scipy import special, stats
 
 import offcut
-from offcut.driver.run import Drawn
-from offcut.lookout.beyond import look_beyond
-from offcut.lookout.constants import draw_points, likelihoods
-from offcut.observations import observe
+from offcut.checks.unvisited import draw_points, likelihoods, look_beyond
+from offcut.driver.chains import Drawn
+from offcut.samplers.choice import observe
 from statistical.truth import Grid
 
 pytestmark = pytest.mark.statistical

@@ -12,10 +12,10 @@ import pytest
 from scipy import special, stats
 
 import offcut
-from offcut.driver.run import Settings, run_chains
+from offcut.driver.chains import Settings, run_chains
 from offcut.kernels.tuning import warmup_schedule
-from offcut.result.missing import missing_information
-from offcut.sampling import prepare
+from offcut.result.missing_information import missing_information
+from offcut.samplers.choice import prepare
 from statistical import models
 from statistical.truth import FALSE_ALARM, p_value
 

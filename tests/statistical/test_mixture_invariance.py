@@ -14,20 +14,17 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats as distributions
 
-from offcut import keys
-from offcut.augmentation.layout import Layout, empty_rejected
+from offcut.augmentation.rejections import Layout, empty_rejected
+from offcut.base import Stage
 from offcut.mixtures.allocation import all_events
-from offcut.mixtures.base import Base, draw_all
-from offcut.mixtures.concentration import Concentration
-from offcut.mixtures.features import coefficients, features, size
-from offcut.mixtures.hierarchy import Hierarchy
+from offcut.mixtures.data import MixtureData, MixtureLayout
 from offcut.mixtures.in_window import WindowSampler, WindowState
 from offcut.mixtures.latent import LatentSampler, LatentState
-from offcut.mixtures.layout import MixtureData, MixtureLayout
-from offcut.mixtures.sticks import Sticks
+from offcut.mixtures.weights import Concentration, Hierarchy, Sticks
 from offcut.mixtures.window import Window
+from offcut.numerics import keys
+from offcut.numerics.normal import Base, coefficients, draw_all, features, size
 from offcut.regions import Box, ByGroup
-from offcut.sampler import Stage
 from statistical.truth import FALSE_ALARM
 
 pytestmark = pytest.mark.statistical

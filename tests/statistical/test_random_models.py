@@ -97,6 +97,6 @@ def test_the_dozen_finds_an_observation_that_is_left_out(monkeypatch):
 
 def test_the_dozen_finds_starts_where_data_are_impossible(monkeypatch):
     """Uniform(0, b): a chain is shaken to b below a datum, and stays there or says so."""
-    monkeypatch.setattr("offcut.start.is_possible", lambda *_: True)
+    monkeypatch.setattr("offcut.samplers.start.is_possible", lambda *_: True)
     with pytest.raises((AssertionError, ModelError), match=r"disagrees|not finite at theta"):
         compare(12, DOZEN)

@@ -16,7 +16,8 @@ import pytest
 from scipy import stats
 
 import offcut
-from offcut import MatrixLangevin, MatrixLangevinModel, keys
+from offcut import MatrixLangevin, MatrixLangevinModel
+from offcut.numerics import keys
 from statistical import models
 from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees
 

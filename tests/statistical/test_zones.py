@@ -10,12 +10,12 @@ import pytest
 from scipy import integrate, special, stats
 
 import offcut
-from offcut.augmentation.joint import Observed
+from offcut.augmentation import impute as whole_module
+from offcut.augmentation.hidden import zones_of
+from offcut.augmentation.impute import first_imputed
 from offcut.errors import TrustWarning
-from offcut.imputation import whole as whole_module
-from offcut.imputation.hidden import zones_of
-from offcut.imputation.impute import first_imputed
-from offcut.observations import observe
+from offcut.models.data import Observed
+from offcut.samplers.choice import observe
 from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees, p_value
 
 pytestmark = pytest.mark.statistical
@@ -233,7 +233,7 @@ def test_starving_rows_are_caught_and_reported(corners, monkeypatch):
     x, grid = corners
     monkeypatch.setattr(whole_module, "slice_in_zones", lambda *arguments: arguments[6])
     monkeypatch.setattr(jax.random, "permutation", lambda key, count: jnp.arange(count))
-    monkeypatch.setattr("offcut.sweep.refuse_impossible_zones", lambda *_: None)
+    monkeypatch.setattr("offcut.samplers.algorithm2.refuse_impossible_zones", lambda *_: None)
     with pytest.warns(TrustWarning, match="were not drawn for 100 sweeps or never"):
         posterior = sample_cells(x)
     assert_disagrees(posterior, grid, ["mean"])

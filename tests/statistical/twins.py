@@ -6,12 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
-from offcut.augmentation.algorithm1 import run_algorithm_1
-from offcut.augmentation.layout import write_rows
-from offcut.augmentation.shared import run_shared
-from offcut.kernels.pseudo_marginal import PseudoMarginalSampler
-from offcut.kernels.walk import Sound
-from offcut.sweep import AugmentedSampler
+from offcut.augmentation.algorithm1 import run_algorithm_1, run_shared
+from offcut.numerics.arrays import write_rows
+from offcut.samplers.algorithm2 import AugmentedSampler
+from offcut.samplers.walk import PseudoMarginalSampler, Sound
 
 
 class NoAugmentation(AugmentedSampler):

@@ -8,27 +8,16 @@ come out of one pass, and a custom derivative hands the gradient to HMC and NUTS
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.augmentation.layout import Layout, Rejected
+from offcut.augmentation.rejections import Layout, Rejected
+from offcut.models.data import Observed
+from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
-from offcut.prior import Theta
-
-
-class Observed(NamedTuple):
-    """The data as compiled code sees them: rows padded to whole chunks, covariates or ().
-
-    ``hidden`` says which parts of the points are unknown (``offcut.imputation``); None where all
-    is known.
-    """
-
-    points: Any
-    covariates: tuple  # () or (pytree with n rows,)
-    hidden: Any = None
 
 
 def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]:
@@ -121,16 +110,6 @@ def total(
         offset=rejected.offset,
     )
     return jax.tree.map(jnp.add, over_x, over_y)
-
-
-def pad_rows(tree: Any, chunk: int) -> Any:
-    """Rows repeated from the first up to a whole number of chunks; the sum ignores them."""
-
-    def pad(a: jax.Array) -> jax.Array:
-        missing = -a.shape[0] % chunk
-        return jnp.concatenate([a, jnp.broadcast_to(a[:1], (missing, *a.shape[1:]))])
-
-    return jax.tree.map(pad, tree)
 
 
 def _chunked_sum(

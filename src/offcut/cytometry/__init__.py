@@ -5,21 +5,17 @@
 take populations to other programs, ``from_anndata`` and ``to_anndata`` to other libraries.
 """
 
+from __future__ import annotations
+
 from offcut.cytometry.annotated import from_anndata, to_anndata
-from offcut.cytometry.compensation import Compensation
 from offcut.cytometry.concatenate import concatenate
 from offcut.cytometry.events import Events
-from offcut.cytometry.gates import (
-    EllipsoidGate,
-    PolygonGate,
-    distance_square,
-    gates,
-    membership,
-    overlap,
-    write_gating_ml,
-)
+from offcut.cytometry.gate_shapes import EllipsoidGate, PolygonGate, distance_square
+from offcut.cytometry.gates import gates, membership, overlap
+from offcut.cytometry.gating_ml import write_gating_ml
 from offcut.cytometry.read import read
 from offcut.cytometry.transforms import Asinh, Identity, Linear, Log, Logicle, Transform
+from offcut.tables.spillover import Compensation
 
 __all__ = [
     "Asinh",

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from offcut.cytometry.assemble import assemble
-from offcut.cytometry.columns import as_column, as_groups, chosen, listed
 from offcut.cytometry.events import Events
-from offcut.cytometry.h5ad import check_h5ad
-from offcut.cytometry.optional import needed
-from offcut.cytometry.populations import as_table
-from offcut.cytometry.recorded import Recorded
+from offcut.cytometry.gates import as_table
+from offcut.cytometry.read import assemble
 from offcut.errors import DataError
+from offcut.numerics.extras import needed
+from offcut.tables.anndata import recorded_from
+from offcut.tables.columns import as_column, as_groups
 
 
 def from_anndata(
@@ -58,60 +56,6 @@ def from_anndata(
         at_limits=at_limits,
         compensate=compensate,
     )
-
-
-def recorded_from(
-    annotated: Any, channels: Any, group: Any, layer: str | None = None, obsm: str | None = None
-) -> Recorded:
-    """The chosen columns of one of its matrices."""
-    matrix, names = _matrix(annotated, layer, obsm)
-    places, spelled = chosen(channels, [names], range(len(names)))
-    matrix = matrix[:, places]
-    if hasattr(matrix, "toarray"):
-        matrix = matrix.toarray()
-    matrix = np.asarray(matrix)
-    columns = [as_column(matrix[:, place], name) for place, name in enumerate(spelled)]
-    labels = None
-    if isinstance(group, str):
-        if group not in annotated.obs.columns:
-            known = listed([str(name) for name in annotated.obs.columns]) or "none"
-            raise DataError(f"obs has no column {group!r} for the group; it has: {known}")
-        labels = np.asarray(annotated.obs[group])
-    return Recorded(
-        np.stack(columns, axis=1), spelled, list(range(len(spelled))), labels, source="AnnData"
-    )
-
-
-def _matrix(annotated: Any, layer: str | None, obsm: str | None) -> tuple[Any, list[str]]:
-    if layer is not None and obsm is not None:
-        raise DataError("give layer= or obsm=, not both: each is a matrix in place of X")
-    for kind, wanted, there in (
-        ("layer", layer, annotated.layers),
-        ("obsm", obsm, annotated.obsm),
-    ):
-        if wanted is not None and wanted not in there:
-            known = listed([str(key) for key in there]) or "none"
-            raise DataError(f"there is no {kind} {wanted!r}; there are: {known}")
-    if obsm is not None:
-        matrix = annotated.obsm[obsm]
-        if hasattr(matrix, "columns"):
-            return matrix.to_numpy(), [str(name) for name in matrix.columns]
-        return matrix, [f"{obsm} {number}" for number in range(matrix.shape[1])]
-    matrix = annotated.X if layer is None else annotated.layers[layer]
-    if matrix is None:
-        raise DataError("this AnnData has no X; choose a matrix with layer= or obsm=")
-    return matrix, [str(name) for name in annotated.var_names]
-
-
-def stored(path: Path) -> Any:
-    """The AnnData in an H5AD file."""
-    anndata = needed("anndata", f"reading {path.name}")
-    check_h5ad(path)
-    try:
-        return anndata.read_h5ad(path)
-    except Exception as error:  # a damaged file can fail anywhere
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise DataError(f"{path} cannot be read as H5AD ({said}); is it damaged?") from error
 
 
 def to_anndata(

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from offcut.cytometry.compensation import Compensation
 from offcut.cytometry.events import Events
 from offcut.errors import DataError
 from offcut.regions import Box, ByGroup, Region
+from offcut.tables.spillover import Compensation
 
 
 def concatenate(parts: Sequence[Events], names: Sequence[str] | None = None) -> Events:

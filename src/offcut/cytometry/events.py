@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from offcut.cytometry.columns import chosen
-from offcut.cytometry.compensation import Compensation
-from offcut.cytometry.scale import Transform
-from offcut.cytometry.transforms import Identity
-from offcut.cytometry.window import sided
+from offcut.cytometry.instrument_window import sided
+from offcut.cytometry.transforms import Identity, Transform
 from offcut.errors import DataError
 from offcut.regions import Box, ByGroup, Region
+from offcut.tables.columns import chosen
+from offcut.tables.spillover import Compensation
 
 #: Events on the lower and on the upper face of a channel's window.
 Faces = Mapping[str, tuple[int, int]]

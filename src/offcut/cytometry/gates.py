@@ -1,29 +1,145 @@
-"""Gates: regions on the transformed scale that stand for populations, for other programs."""
+"""Gates: regions on the transformed scale that stand for populations, for other programs.
+
+How far gates share events: each is drawn for its own population and knows nothing of the others.
+
+A normal population holds 95 % of itself within its gate, and whatever of its neighbours lies there
+too: counts by gates add up to more than there is.
+
+A table of populations, however it is given, as named columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from offcut.cytometry.columns import place_of
-from offcut.cytometry.ellipsoid import EllipsoidGate, distance_square
-from offcut.cytometry.gating_ml import write_gating_ml
-from offcut.cytometry.overlap import Overlap, expected_overlap, overlap_of, warn_of_overlap
-from offcut.cytometry.polygon import PolygonGate
-from offcut.cytometry.populations import as_table, of_a_mixture
-from offcut.errors import DataError
+from offcut.cytometry.gate_shapes import EllipsoidGate, PolygonGate, distance_square
+from offcut.errors import DataError, TrustWarning
+from offcut.tables.columns import place_of
 
-__all__ = [
-    "EllipsoidGate",
-    "PolygonGate",
-    "distance_square",
-    "gates",
-    "membership",
-    "overlap",
-    "write_gating_ml",
-]
+#: Of the events, how many may lie in more than one gate without a word.
+MOST_SHARED = 0.01
+
+
+#: Points that stand for a population.
+POINTS = 1000
+
+
+class Overlap(NamedTuple):
+    """What gates hold of some points, as shares of all of them.
+
+    held : in each gate, summed over gates. several : in more than one. none : in no gate. pairs :
+    by the names of two gates, what lies in both, the largest first.
+    """
+
+    held: float
+    several: float
+    none: float
+    pairs: dict[tuple[str, str], float]
+
+
+def overlap_of(
+    names: Sequence[str], inside: Sequence[np.ndarray], weights: np.ndarray | None = None
+) -> Overlap:
+    """From what lies in the gates with these names; the points may have weights."""
+    flags = np.array(inside, dtype=float).reshape(len(names), -1)
+    weights = np.ones(flags.shape[1]) if weights is None else weights
+    total = max(float(weights.sum()), np.finfo(float).tiny)
+    number = flags.sum(0)
+    both = (flags * weights) @ flags.T / total
+    pairs = {
+        (one, other): float(both[i, j])
+        for (i, one), (j, other) in combinations(enumerate(names), 2)
+        if both[i, j] > 0
+    }
+    return Overlap(
+        float(number @ weights / total),
+        float((number > 1) @ weights / total),
+        float((number == 0) @ weights / total),
+        dict(sorted(pairs.items(), key=lambda item: -item[1])),
+    )
+
+
+def expected_overlap(
+    gates: Sequence[Any], means: np.ndarray, covariances: np.ndarray, proportions: np.ndarray
+) -> Overlap:
+    """Of events from normal populations, on the channels of the gates."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((len(means), POINTS, means.shape[1]))
+    roots = np.linalg.cholesky(covariances)
+    points = (means[:, None] + np.einsum("pij,pmj->pmi", roots, noise)).reshape(-1, means.shape[1])
+    weights = np.repeat(proportions, POINTS)
+    names, inside = [gate.name for gate in gates], [gate.contains(points) for gate in gates]
+    return overlap_of(names, inside, weights)
+
+
+def warn_of_overlap(found: Overlap, number: int, of: str) -> None:
+    """Say what the gates share, where it is more than a little."""
+    if found.several <= MOST_SHARED:
+        return
+    (one, other), share = next(iter(found.pairs.items()))
+    warnings.warn(
+        f"the {number} gates hold {found.held:.0%} {of} between them: {found.several:.0%} lie in "
+        f"more than one ({share:.0%} in both {one!r} and {other!r}), {found.none:.0%} in none. To "
+        "count every event once take the populations' labels; gates with a smaller probability= "
+        "share less",
+        TrustWarning,
+        stacklevel=3,
+    )
+
+
+def as_table(populations: Any) -> dict[str, np.ndarray]:
+    """Columns as arrays, a row for each population.
+
+    >>> as_table([{"name": "a", "mean": [0, 1]}, {"name": "b", "mean": [2, 3]}])["mean"]
+    array([[0, 1],
+           [2, 3]])
+    """
+    if hasattr(populations, "columns") and hasattr(populations, "iloc"):
+        populations = {str(name): list(populations[name]) for name in populations.columns}
+    if isinstance(populations, Sequence) and not isinstance(populations, str):
+        populations = [_as_row(row) for row in populations]
+        keys = list(dict.fromkeys(key for row in populations for key in row))
+        lacking = [key for key in keys if any(key not in row for row in populations)]
+        if lacking:
+            raise DataError(
+                f"some populations have no {lacking[0]!r}; give every row the same keys"
+            )
+        populations = {key: [row[key] for row in populations] for key in keys}
+    if not isinstance(populations, Mapping) or not populations:
+        raise DataError(
+            "populations must be a table: a dict of columns, a list of dicts or a DataFrame; got "
+            f"{type(populations).__name__}"
+        )
+    return {
+        str(name): np.stack([np.asarray(one) for one in column])
+        for name, column in populations.items()
+    }
+
+
+def of_a_mixture(populations: Any) -> bool:
+    """Whether these are rows of ``TruncatedMixture.populations``."""
+    listed = isinstance(populations, Sequence) and not isinstance(populations, str)
+    return listed and len(populations) > 0 and all(is_dataclass(row) for row in populations)
+
+
+def _as_row(row: Any) -> Mapping[str, Any]:
+    """A row by the names of its columns; of a mixture's without what is None there."""
+    if is_dataclass(row):
+        values = {field.name: getattr(row, field.name) for field in fields(row)}
+        return {name: value for name, value in values.items() if value is not None}
+    if not isinstance(row, Mapping):
+        raise DataError(
+            "a population must be a dict or a row of model.populations(labels), got "
+            f"{type(row).__name__}"
+        )
+    return row
+
 
 Gate = EllipsoidGate | PolygonGate
 

@@ -15,15 +15,13 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from offcut.cytometry.assemble import as_transforms
-from offcut.cytometry.compensation import Compensation
-from offcut.cytometry.ellipsoid import EllipsoidGate
 from offcut.cytometry.events import Events
-from offcut.cytometry.polygon import PolygonGate
-from offcut.cytometry.scale import Transform
-from offcut.cytometry.transforms import Asinh, Identity, Linear, Log, Logicle
+from offcut.cytometry.gate_shapes import EllipsoidGate, PolygonGate
+from offcut.cytometry.read import as_transforms
+from offcut.cytometry.transforms import Asinh, Identity, Linear, Log, Logicle, Transform
 from offcut.errors import DataError
 from offcut.files import write
+from offcut.tables.spillover import Compensation
 
 NAMESPACE = "http://www.isac-net.org/std/Gating-ML/v2.0/"
 

@@ -16,10 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from offcut.sampler import OK, Sampler, Stage
+from offcut.base import OK, Sampler, Stage
 
 #: Bytes of draws that one call may return; bounds the longest block.
 BLOCK_BYTES = 4 * 2**20
+
+
 LONGEST_BLOCK = 1024
 
 

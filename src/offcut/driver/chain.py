@@ -11,21 +11,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offcut.augmentation.layout import MEMORY_LIMIT, MOST_REJECTED
+from offcut.base import BROKEN, FULL, MEMORY_LIMIT, MOST_REJECTED, Sampler
 from offcut.driver.block import BlockResult
+from offcut.driver.checkpoints import Store
 from offcut.driver.progress import Progress
-from offcut.driver.store import Store
 from offcut.errors import MemoryLimitError
-from offcut.sampler import BROKEN, FULL, Sampler
 
 #: A block is sized to take about this long, so that Ctrl-C and progress are prompt.
 BLOCK_SECONDS = 0.2
+
+
 SAVE_SECONDS = 2.0
 
 
 #: Where sweeps are thinned a statistic named so keeps what a variable was before the kept sweep:
 #: what one sweep does to it (``result/missing.py``) cannot be seen from draws that are far apart.
 BEFORE = "before "
+
+
 #: For variables with at most so many entries.
 MOST_ENTRIES = 100
 

@@ -1,5 +1,10 @@
 """Estimators for scikit-learn: ``offcut[sklearn]`` brings what they need."""
 
+from __future__ import annotations
+
+from offcut.estimators.gp_density import GaussianProcessDensity
+from offcut.estimators.mixture import TruncatedGaussianMixture
+
 try:
     import sklearn  # noqa: F401
 except ImportError as error:
@@ -7,7 +12,5 @@ except ImportError as error:
         "offcut.estimators needs scikit-learn: pip install 'offcut[sklearn]'"
     ) from error
 
-from offcut.estimators.gp_density import GaussianProcessDensity
-from offcut.estimators.mixture import TruncatedGaussianMixture
 
 __all__ = ["GaussianProcessDensity", "TruncatedGaussianMixture"]

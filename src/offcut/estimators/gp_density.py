@@ -12,9 +12,9 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from offcut.errors import TrustWarning
-from offcut.estimators.shared import UnsettledWarning, seed_from
-from offcut.gp.density import GPDensity
+from offcut.estimators.common import UnsettledWarning, seed_from
 from offcut.gp.evaluation import Bands
+from offcut.gp.model import GPDensity
 from offcut.result.advice import R_HAT_LIMIT
 from offcut.result.diagnostics import rejection_numbers
 from offcut.result.summary import summary

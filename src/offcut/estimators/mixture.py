@@ -18,14 +18,13 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from offcut.errors import TrustWarning
-from offcut.estimators.membership import log_density, probabilities
-from offcut.estimators.shared import UnsettledWarning, seed_from
-from offcut.estimators.standing import only_standing
+from offcut.estimators.common import UnsettledWarning, seed_from
 from offcut.mixtures.consensus import LOSSES
-from offcut.mixtures.density import window_probability
-from offcut.mixtures.draws import draws_of
+from offcut.mixtures.evaluation import draws_of, window_probability
+from offcut.mixtures.membership import log_density, probabilities
 from offcut.mixtures.model import TruncatedMixture
-from offcut.precision import in_float64
+from offcut.mixtures.populations import only_standing
+from offcut.programs.precision import in_float64
 from offcut.regions import Box
 from offcut.result.advice import R_HAT_LIMIT
 from offcut.result.diagnostics import rejection_numbers

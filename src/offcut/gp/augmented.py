@@ -14,20 +14,21 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.augmentation.layout import materialised
+from offcut.augmentation.acceptance import not_finite
+from offcut.base import BROKEN, FULL, OK, Info, Stage
 from offcut.errors import StartError
-from offcut.gp import gaussian, points
-from offcut.gp.base import FamilyBase
-from offcut.gp.points import MOST_ATTEMPTS, Points, Run
+from offcut.gp import polya_gamma as gaussian
+from offcut.gp import proposals as points
+from offcut.gp.base_density import FamilyBase
 from offcut.gp.polya_gamma import polya_gamma
+from offcut.gp.proposals import MOST_ATTEMPTS, Points, Run
 from offcut.gp.sampler import SCALE, GPData, GPSampler, Plan, State
 from offcut.gp.updates import EllipticalSlice, PolyaGamma, elliptical_slice
 from offcut.kernels.hmc import HMC
 from offcut.kernels.tuning import stepped
-from offcut.mixtures.features import features
-from offcut.mixtures.features import size as number_of_features
-from offcut.promises import not_finite
-from offcut.sampler import BROKEN, FULL, OK, Info, Stage
+from offcut.numerics.arrays import materialised
+from offcut.numerics.normal import features
+from offcut.numerics.normal import size as number_of_features
 
 #: How parameters of a base without conjugate prior move.
 FAMILY = HMC(num_steps=5, jitter=0.4)

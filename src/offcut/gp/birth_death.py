@@ -21,12 +21,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from offcut.base import FULL, OK, Info, Stage
 from offcut.errors import SettingsError
-from offcut.gp import points
+from offcut.gp import proposals as points
 from offcut.gp.augmented import AugmentedSampler
-from offcut.gp.points import Points
+from offcut.gp.proposals import Points
 from offcut.gp.sampler import GPData, Plan, State
-from offcut.sampler import FULL, OK, Info, Stage
 
 #: Noise of a move, in standard deviations of the data; of half the box, where there are none.
 SHIFT, ALONE = 0.3, 1 / 3

@@ -11,17 +11,21 @@ import numpy as np
 import xarray as xr
 from scipy.special import expit, logsumexp
 
-from offcut import keys
-from offcut.augmentation.layout import MOST_REJECTED
+from offcut.base import MOST_REJECTED
 from offcut.errors import DataError, SettingsError
-from offcut.gp.base import BaseDensity
-from offcut.gp.planning import Prepared
-from offcut.precision import in_float64
+from offcut.gp.base_density import BaseDensity
+from offcut.gp.plan import Prepared
+from offcut.numerics import keys
+from offcut.programs.precision import in_float64
 
 #: Numbers in one piece of a table of draws by points.
 PIECE = 4_000_000
+
+
 #: Proposals for each draw where the normaliser is not known by quadrature.
 MONTE_CARLO = 4096
+
+
 MOST_ROUNDS = 10_000
 
 

@@ -26,21 +26,24 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import solve_triangular
 
-from offcut.augmentation.layout import MEMORY_LIMIT
+from offcut.base import BROKEN, FULL, MEMORY_LIMIT, OK, Info, Stage
 from offcut.errors import StartError
-from offcut.gp import points
+from offcut.gp import proposals as points
 from offcut.gp.augmented import AugmentedSampler
-from offcut.gp.points import Points
 from offcut.gp.polya_gamma import polya_gamma
+from offcut.gp.proposals import Points
 from offcut.gp.sampler import SCALE, GPData, Plan, State
 from offcut.gp.updates import elliptical_slice
 from offcut.kernels.tuning import stepped
-from offcut.sampler import BROKEN, FULL, OK, Info, Stage
 
 #: Rows that the largest matrix has; the others are smaller by this factor each.
 LARGEST, FACTOR = 4096, 1.3
+
+
 #: n + |Y| at most: a sweep holds the old ones and as many new ones.
 MOST = LARGEST // 2
+
+
 #: Room for chance in the first guess of how many proposals a sweep needs.
 ROOM = 1.15
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from offcut.gp.basis import Basis
 from offcut.gp.covariance import Covariance
-from offcut.identity import digest
-from offcut.prior import Prior
+from offcut.models.prior import Prior
+from offcut.programs.identity import digest
 
 
 class Hyperparameters:

@@ -1,4 +1,9 @@
-"""``offcut.GPDensity`` and ``offcut.GPIntensity``."""
+"""``offcut.GPDensity`` and ``offcut.GPIntensity``.
+
+``offcut.GPDensity``: a density with bands, exactly.
+
+``offcut.GPIntensity``: the sigmoidal Gaussian Cox process, exactly.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +13,37 @@ import jax
 import numpy as np
 import xarray as xr
 
-from offcut.errors import ModelError, SettingsError
-from offcut.gp import evaluation, judgement
+from offcut.errors import DataError, ModelError, SettingsError
+from offcut.gp import approximation as judgement
+from offcut.gp import evaluation
 from offcut.gp.augmented import AugmentedSampler
-from offcut.gp.base import FamilyBase
+from offcut.gp.base_density import FamilyBase
 from offcut.gp.birth_death import BirthDeath, BirthDeathSampler
-from offcut.gp.collapsed import CollapsedSampler
+from offcut.gp.covariance import covariance_named
+from offcut.gp.evaluation import Bands, Comparison
 from offcut.gp.exact import ExactSampler
-from offcut.gp.grid import Grid
 from offcut.gp.hyperparameters import written
-from offcut.gp.planning import FRESH, PROCESSES, Prepared, Wishes, prepare
-from offcut.gp.sampler import GPData, GPSampler
-from offcut.gp.settings import ask_about_ties
+from offcut.gp.plan import FRESH, PROCESSES, Prepared, Wishes, prepare
+from offcut.gp.quadrature import Grid
+from offcut.gp.sampler import CollapsedSampler, GPData, GPSampler
+from offcut.gp.settings import as_region, ask_about_ties, check_family, checked_nugget
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
-from offcut.identity import digest, skeleton, traced
 from offcut.kernels.hmc import HMC
 from offcut.kernels.nuts import NUTS
-from offcut.mixtures.reading import as_events
-from offcut.prior import Prior
-from offcut.programs import kept_sampler
+from offcut.mixtures.data import as_events
+from offcut.models.prior import Prior
+from offcut.numerics.normal import NormalInverseWishart
+from offcut.programs.cache import kept_sampler
+from offcut.programs.identity import digest, skeleton, traced
+from offcut.regions.box import Box
 from offcut.regions.region import Region
 
 MOST_PREPARED = 8
 
+
 METHODS = ("augment", "collapsed")
+
+
 #: The kernel of method="collapsed", where none is given.
 COLLAPSED = HMC(num_steps=8, jitter=0.5)
 
@@ -219,3 +231,230 @@ class GPModel:
 
 def _same(value: Any, default: Any) -> bool:
     return isinstance(value, str) and value == default
+
+
+class GPDensity(GPModel):
+    r"""A density g(x) ∝ g0(x) sigma(f(x)), f a Gaussian process, sigma the logistic function.
+
+    The prior of Adams, Murray & MacKay (2009): a parametric base g0, bent where the data ask for
+    it. With all arguments left out, base, length-scale and variance are inferred, on priors scaled
+    to the data.
+
+    Parameters
+    ----------
+    base : "normal", "uniform", NormalInverseWishart, Box or callable
+        g0. "normal": mean and covariance inferred, with an ``offcut.NormalInverseWishart`` prior
+        (scaled to the data, or the one given). "uniform": on a bounded ``support``, or on the
+        ``offcut.regions.Box`` given. A function from theta to a NumPyro distribution, with
+        ``prior``: any family.
+    kernel : "squared_exponential", "matern32" or "matern52"
+        The covariance of f.
+    basis : "auto", int, tuple of int or None
+        How many functions stand for the process (along each axis), by default as many as the
+        length-scale asks for. None for the process itself, for up to about 500 observations.
+    length_scale : number, vector or NumPyro distribution, optional
+        In the units of the data; fixed, or a prior. One for all axes or one for each.
+    variance : number or NumPyro distribution, optional
+        Of f; fixed, or a prior.
+    support : Box or pair, optional
+        Where the density lives: g is zero elsewhere, whatever the base has there.
+    prior : dict of NumPyro distributions, optional
+        Of theta, for a base that is a function of it.
+    additive : bool, optional
+        f is a sum of functions of single coordinates; by default in three dimensions and more.
+    method : "augment" or "collapsed"
+        "augment" keeps rejected proposals (the paper's). "collapsed" has no rejections: Z by
+        quadrature, in one and two dimensions.
+    joint_moves : bool
+        With "augment": also moves with the rejections summed out, where Z is known by quadrature.
+        They cure the slow mixing of |Y| and Z.
+    nugget : float
+        Of the exact process: a share of the variance that is white noise, part of the model.
+    rejections : "fresh" or BirthDeath
+        All rejections anew in every sweep (the paper's), or local changes of them by
+        ``offcut.BirthDeath`` (Adams et al. 2009), for comparison: it mixes more slowly.
+
+    Examples
+    --------
+    >>> import numpy as np, offcut
+    >>> x = np.random.default_rng(0).gamma(3.0, size=100)
+    >>> model = offcut.GPDensity(length_scale=1.0, variance=1.0)
+    >>> posterior = offcut.sample(model, x, draws=200, warmup=200, chains=2)
+    >>> bands = model.bands(posterior, [1.0, 2.0, 8.0], probability=0.8)
+    >>> bool(np.all(bands.lower < bands.upper)), bool(bands.median[1] > bands.median[2])
+    (True, True)
+    """
+
+    process = "density"
+
+    def __init__(
+        self,
+        base: Any = "normal",
+        kernel: str = "squared_exponential",
+        basis: Any = "auto",
+        length_scale: Any = None,
+        variance: Any = None,
+        support: Any = None,
+        *,
+        prior: Any = None,
+        additive: bool | None = None,
+        method: str = "augment",
+        joint_moves: bool = True,
+        nugget: float = 1e-8,
+        rejections: Any = FRESH,
+    ) -> None:
+        known = isinstance(base, NormalInverseWishart | Box) or (
+            isinstance(base, str) and (base == "normal" or base.startswith("uniform"))
+        )
+        if not known:
+            check_family(prior, base)
+        wishes = Wishes(
+            base,
+            prior,
+            covariance_named(kernel),
+            basis,
+            length_scale,
+            variance,
+            support,
+            additive,
+            bool(joint_moves),
+            checked_nugget(nugget),
+            rejections,
+            None,
+        )
+        super().__init__(wishes, method)
+
+    def density(self, posterior: xr.DataTree, points: Any, draws: bool = False) -> np.ndarray:
+        """Posterior mean of the density at points, or one for each draw (chain, draw, point)."""
+        prepared = self.prepared_for(posterior)
+        if draws:
+            return np.exp(evaluation.log_density(posterior, prepared, points))
+        return np.exp(evaluation.log_mean_density(posterior, prepared, points))
+
+    def bands(self, posterior: xr.DataTree, points: Any, probability: float = 0.9) -> Bands:
+        """Pointwise credible bands of the density."""
+        return evaluation.bands(points, self.density(posterior, points, draws=True), probability)
+
+    def score_samples(self, posterior: xr.DataTree, points: Any) -> np.ndarray:
+        """log of the posterior mean density."""
+        return evaluation.log_mean_density(posterior, self.prepared_for(posterior), points)
+
+    def predict(self, posterior: xr.DataTree, size: int, *, seed: int = 0) -> np.ndarray:
+        """New points from the posterior predictive distribution, (size,) or (size, d)."""
+        found = evaluation.predict(posterior, self.prepared_for(posterior), size, seed)
+        scalar = posterior["observed_data"].dataset["x"].ndim == 1
+        return found[:, 0] if scalar else found
+
+    def compare(
+        self,
+        posterior: xr.DataTree,
+        other: xr.DataTree,
+        points: Any,
+        *,
+        probability: float = 0.9,
+        other_model: GPDensity | None = None,
+    ) -> Comparison:
+        """Difference of the densities of two groups, each with a posterior of its own."""
+        theirs = (other_model or self).density(other, points, draws=True)
+        ours = self.density(posterior, points, draws=True)
+        return evaluation.comparison(points, ours, theirs, probability)
+
+
+class GPIntensity(GPModel):
+    r"""Events of a Poisson process with intensity lambda sigma(f(x)) on a window.
+
+    The sigmoidal Gaussian Cox process (Adams, Murray & MacKay 2009), in one and two dimensions.
+    Thinned points are the rejections: a Poisson number of proposals, none of which stops at n.
+
+    Parameters
+    ----------
+    window : Box or pair
+        Where events were recorded, (lower, upper) or an ``offcut.regions.Box``; by default the
+        range of the data, each end moved out by a mean gap. With a window, no events at all are
+        data too: an empty array.
+    kernel, basis, length_scale, variance, additive, method, joint_moves, nugget,
+    rejections
+        As of ``offcut.GPDensity``.
+    rate : pair, optional
+        Shape a and rate b of the Gamma prior of lambda, the upper limit of the intensity. By
+        default a = 2 and a mean of twice the mean intensity (that of one event, where there are
+        none).
+
+    Examples
+    --------
+    >>> import numpy as np, offcut
+    >>> times = np.sort(np.random.default_rng(0).beta(2, 5, size=80)) * 10
+    >>> model = offcut.GPIntensity((0, 10), length_scale=2.0, variance=2.0)
+    >>> posterior = offcut.sample(model, times, draws=200, warmup=200, chains=2)
+    >>> model.intensity(posterior, [2.0, 9.0]).round(0).argmax()
+    np.int64(0)
+    """
+
+    process = "intensity"
+
+    def __init__(
+        self,
+        window: Any = None,
+        kernel: str = "squared_exponential",
+        basis: Any = "auto",
+        length_scale: Any = None,
+        variance: Any = None,
+        rate: tuple[float, float] | None = None,
+        *,
+        additive: bool | None = None,
+        method: str = "augment",
+        joint_moves: bool = True,
+        nugget: float = 1e-8,
+        rejections: Any = FRESH,
+    ) -> None:
+        if rate is not None:
+            try:
+                a, b = (float(value) for value in rate)
+                wrong = not (0 < a < np.inf and 0 < b < np.inf)
+            except (TypeError, ValueError):
+                wrong = True
+            if wrong:
+                raise ModelError(
+                    "rate must be two positive numbers, shape and rate of a Gamma prior, got "
+                    f"{rate!r}"
+                )
+        wishes = Wishes(
+            "uniform",
+            None,
+            covariance_named(kernel),
+            basis,
+            length_scale,
+            variance,
+            window,
+            additive,
+            bool(joint_moves),
+            checked_nugget(nugget),
+            rejections,
+            rate,
+        )
+        super().__init__(wishes, method)
+
+    def read(self, data: Any) -> tuple[np.ndarray, bool]:
+        """Events (n, d), and whether they are single numbers; there may be none."""
+        carries = hasattr(data, "columns") or hasattr(data, "channels")
+        values = data.values if carries else data
+        rows = isinstance(values, list | tuple) or getattr(values, "ndim", 0) > 0
+        if not rows or len(values):
+            return super().read(data)
+        if self.wishes.support is None:
+            raise DataError(
+                "there are no events, and no window= in which they were recorded: give it, for "
+                "none at all says that the intensity is low there"
+            )
+        flat = np.ndim(values) < 2
+        d = as_region("window", self.wishes.support).dimension or 1
+        return np.zeros((0, d if flat else np.shape(values)[1])), flat and d == 1
+
+    def intensity(self, posterior: xr.DataTree, points: Any, draws: bool = False) -> np.ndarray:
+        """Posterior mean of the intensity at points, or one for each draw (chain, draw, point)."""
+        values = evaluation.intensity(posterior, self.prepared_for(posterior), points)
+        return values if draws else values.mean((0, 1))
+
+    def bands(self, posterior: xr.DataTree, points: Any, probability: float = 0.9) -> Bands:
+        """Pointwise credible bands of the intensity."""
+        return evaluation.bands(points, self.intensity(posterior, points, draws=True), probability)

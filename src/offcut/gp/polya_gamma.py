@@ -1,4 +1,4 @@
-r"""Exact draws of Pólya-Gamma PG(1, z) by Devroye's method.
+"""Exact draws of Pólya-Gamma PG(1, z) by Devroye's method.
 
 omega = X/4 where X has, with c = |z|/2, the density (Polson, Scott & Windle, *Bayesian inference
 for logistic models using Pólya-Gamma latent variables*, JASA 2013; Devroye, *On exact simulation
@@ -18,6 +18,16 @@ larger root, 1 / (m² x), with probability m x / (1 + m x) (Michael, Schucany & 
 0.72 (|z| = 3.1) and all (0 and infinity) of the proposals are accepted.
 
 t = 2/pi, where the two a_0 are equal; 0.64 in both sources is that rounded.
+
+f given Pólya-Gamma variables: a normal, in whitened coordinates.
+
+With G = Phiᵀ Omega Phi, b = Phiᵀ kappa (kappa = ½ at X, -½ at Y), D = diag(√S) and w = D beta,
+
+    beta | omega ~ N(A⁻¹ D b, A⁻¹),   A = I + D G D,
+    log p(omega, X, Y | D) = ½ bᵀ D A⁻¹ D b - ½ log|A| + what does not depend on D,
+
+the latter with f integrated out: hyperparameters move by it, free of f (Polson, Scott & Windle
+2013; never K⁻¹, whose entries overflow for smooth kernels).
 """
 
 from __future__ import annotations
@@ -27,13 +37,39 @@ import math
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import ndtri
 
-from offcut.augmentation.layout import exclusive_count, materialised
+from offcut.numerics.arrays import exclusive_count, materialised
+
+
+def _factored(G: jax.Array, b: jax.Array, D: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """L with L Lᵀ = A, and L⁻¹ D b."""
+    A = jnp.eye(b.shape[0]) + D[:, None] * G * D[None, :]
+    L = jnp.linalg.cholesky((A + A.T) / 2)
+    return L, solve_triangular(L, D * b, lower=True)
+
+
+def log_evidence(G: jax.Array, b: jax.Array, D: jax.Array) -> jax.Array:
+    """log p(omega, X, Y | D) up to a constant."""
+    L, v = _factored(G, b, D)
+    return 0.5 * v @ v - jnp.sum(jnp.log(jnp.diagonal(L)))
+
+
+def draw(key: jax.Array, G: jax.Array, b: jax.Array, D: jax.Array) -> jax.Array:
+    """beta given omega."""
+    L, v = _factored(G, b, D)
+    noise = jax.random.normal(key, v.shape)
+    return solve_triangular(L, v + noise, lower=True, trans="T")
+
 
 T = 2.0 / math.pi
+
+
 #: Phi(-1/√t).
 NORMAL_TAIL = 0.5 * math.erfc(math.sqrt(0.5 / T))
+
+
 #: The c from which on 2 exp(-c) < 4 Phi(-1/√t).
 SWITCH = -math.log(2.0 * NORMAL_TAIL)
 

@@ -19,11 +19,13 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
 from offcut.gp.quadrature import log_fits_density, log_fits_intensity
-from offcut.keys import with_native_fallback
+from offcut.numerics.keys import with_native_fallback
 
 _poisson = with_native_fallback(
     lambda key, mean: jax.random.poisson(key, mean, dtype=jnp.int64).astype(jnp.int32)
 )
+
+
 #: More proposals than this are not made in one sweep.
 MOST_PROPOSED = 2.0e9
 

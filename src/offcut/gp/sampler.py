@@ -1,10 +1,12 @@
-r"""What all samplers share: the state, Z by quadrature, moves with Y summed out.
+"""What all samplers share: the state, Z by quadrature, moves with Y summed out.
 
 The moves with Y summed out cure the slow mixing of |Y| and log Z: given Y, the level of f is known
 to 1/√n of itself, and so a sweep moves it by no more. With Z by quadrature the level moves freely,
 and so do parameters of the base, f moving along so that the density at the data stays nearly the
 same (``joint_move``). Where hyperparameters are unknown everything moves at once, by HMC
 (``move_everything``).
+
+No rejections at all: everything moves at once with Y summed out, Z by quadrature.
 """
 
 from __future__ import annotations
@@ -15,27 +17,37 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from offcut.base import MOST_REJECTED, OK, Info, Sampler, Stage, Variable
 from offcut.errors import StartError
-from offcut.gp.base import BaseDensity, FamilyBase
+from offcut.gp.base_density import BaseDensity, FamilyBase
 from offcut.gp.covariance import Covariance
 from offcut.gp.hyperparameters import Hyperparameters
-from offcut.gp.points import Layout
 from offcut.gp.process import DensityProcess, IntensityProcess
+from offcut.gp.proposals import Layout
 from offcut.gp.quadrature import between, mass, normaliser
 from offcut.kernels.hmc import HMC
 from offcut.kernels.random_walk import RandomWalk
 from offcut.kernels.tuning import Tuning, stepped
-from offcut.sampler import Sampler, Stage, Variable
 
 #: Curvature of the logistic log likelihood at its steepest, which weighs data against prior where
 #: directions of the joint move are fitted.
 CURVATURE = 0.25
+
+
 #: Observations in one piece, where phi at the data is not kept.
 PIECE = 4096
+
+
 #: A first shake of the base is halved so often, where it makes an observation impossible.
 HALVINGS = 50
+
+
 JOINT = HMC(num_steps=4, jitter=0.4)
+
+
 EVERYTHING = HMC(num_steps=8, jitter=0.5)
+
+
 SCALE = RandomWalk()
 
 
@@ -410,3 +422,28 @@ def _near_the_middle(key: jax.Array, hyper: Hyperparameters) -> jax.Array:
         return jnp.zeros(0)
     drawn = jax.vmap(lambda own: prior.unconstrain(prior.sample(own)))(jax.random.split(key, 17))
     return 0.5 * drawn[0] + 0.5 * jnp.median(drawn[1:], axis=0)
+
+
+class CollapsedSampler(GPSampler):
+    """A kernel on (beta, base, hyperparameters, log rate)."""
+
+    def __init__(self, plan: Plan, kernel: Any) -> None:
+        super().__init__(plan)
+        self.kernel = kernel
+        self.kernel_name = repr(kernel)
+        self.adapts = kernel.adapts
+
+    def first_own(self, state: State, data: GPData) -> State:
+        """A tuning for the whole position."""
+        size = self.position(state).shape[0]
+        return state._replace(tuning={"all": self.kernel.first_tuning(1, size)})
+
+    def step(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
+        """One step of the kernel."""
+        state, stats = self.move_everything(
+            key, state, stage, data, self.kernel, jnp.int32(MOST_REJECTED)
+        )
+        kept = ("acceptance_rate", "diverging", "n_steps", "step_size")
+        stats = {name: stats[name] for name in kept if name in stats}
+        stats = {"rejected": jnp.int32(0), **stats, **self.described(state, data)}
+        return state, Info(stats, jnp.int32(OK), jnp.zeros(()))

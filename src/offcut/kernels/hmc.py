@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 
 from offcut.errors import SettingsError
-from offcut.kernels.score import score_at
-from offcut.kernels.settings import (
+from offcut.kernels.base import (
     GradientKernel,
     LogDensity,
     Stats,
     check_positive,
     check_target,
+    score_at,
 )
 from offcut.kernels.tuning import Tuning
 

@@ -8,13 +8,13 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from offcut.kernels.score import score_at
-from offcut.kernels.settings import (
+from offcut.kernels.base import (
     GradientKernel,
     LogDensity,
     Stats,
     check_positive,
     check_target,
+    score_at,
 )
 from offcut.kernels.tuning import Tuning
 

@@ -8,13 +8,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from offcut.kernels.settings import (
-    LogDensity,
-    Stats,
-    WalkKernel,
-    check_positive,
-    check_target,
-)
+from offcut.kernels.base import LogDensity, Stats, WalkKernel, check_positive, check_target
 from offcut.kernels.tuning import Tuning
 
 

@@ -21,15 +21,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from offcut.budget import MOST_ATTEMPTS
+from offcut.augmentation.rejections import MOST_ATTEMPTS
+from offcut.base import BROKEN, FULL, OK, Stage
 from offcut.errors import StartError
 from offcut.langevin.draws import acceptance
 from offcut.langevin.rejections import Held, log_joint, no_run, nothing, resized, run
 from offcut.langevin.sampler import LangevinData, LangevinSampler, State
-from offcut.sampler import BROKEN, FULL, OK, Stage
 
 #: A start that would need so many times the budget is hopeless.
 HOPELESS_START = 5.0
+
+
 #: Without a budget, more proposals a sweep than this are hopeless.
 MOST_PROPOSALS = 1e8
 

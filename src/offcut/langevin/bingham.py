@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.augmentation.layout import materialised
+from offcut.numerics.arrays import materialised
 
 _NEWTON_STEPS = 30
 

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from offcut.langevin.hypergeometric import log_h
-from offcut.langevin.projection import unit, without
-from offcut.langevin.sphere import deviations
+from offcut.langevin.von_mises_fisher import deviations, unit, without
 
 
 def sweep(key: jax.Array, F: jax.Array, frames: jax.Array) -> jax.Array:

@@ -11,24 +11,26 @@ import numpyro.distributions as dist
 import xarray as xr
 
 from offcut.errors import ModelError, SettingsError
-from offcut.identity import digest
-from offcut.kernels.exchange import Exchange
 from offcut.kernels.hmc import HMC
 from offcut.kernels.nuts import NUTS
-from offcut.kernels.pseudo_marginal import PseudoMarginal
 from offcut.kernels.random_walk import RandomWalk
 from offcut.langevin.augmented import AugmentedSampler
-from offcut.langevin.directions import Cap, caps, modal_frames
+from offcut.langevin.data import as_frames
 from offcut.langevin.distribution import MatrixLangevin
-from offcut.langevin.frames import as_frames
+from offcut.langevin.evaluation import Cap, caps, modal_frames, predict
 from offcut.langevin.normaliser import is_exact
-from offcut.langevin.prediction import predict
 from offcut.langevin.rejections import Layout
-from offcut.langevin.sampler import LangevinData, LangevinSampler
-from offcut.langevin.simulated import ExchangeSampler, PseudoMarginalSampler
-from offcut.langevin.unaugmented import AsymptoticSampler, CollapsedSampler
-from offcut.prior import Prior, is_positive
-from offcut.programs import kept_sampler
+from offcut.langevin.sampler import (
+    AsymptoticSampler,
+    CollapsedSampler,
+    LangevinData,
+    LangevinSampler,
+)
+from offcut.langevin.walk import ExchangeSampler, PseudoMarginalSampler
+from offcut.models.prior import Prior, is_positive
+from offcut.programs.cache import kept_sampler
+from offcut.programs.identity import digest
+from offcut.samplers.walk import Exchange, PseudoMarginal
 
 IDENTITY, INFERRED = "identity", ("inferred", "uniform", "free")
 
@@ -42,6 +44,8 @@ class Method(NamedTuple):
 
 
 _MOVES = (NUTS, HMC, RandomWalk)
+
+
 METHODS = {
     "augment": Method(AugmentedSampler, HMC(num_steps=3, jitter=0.4), _MOVES),
     "collapsed": Method(CollapsedSampler, HMC(num_steps=2, jitter=0.2), _MOVES),

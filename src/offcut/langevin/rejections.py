@@ -17,14 +17,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from offcut.augmentation.layout import materialised
 from offcut.langevin.hypergeometric import log_h, log_h_drop
 from offcut.langevin.relative import propose
-from offcut.log1mexp import log1mexp
+from offcut.numerics.arrays import materialised
+from offcut.numerics.log1mexp import log1mexp
 
 #: Expected proposals for each observation in one block; most runs need one block.
 ROOM = 1.3
+
+
 LEAST_BLOCK, LARGEST_BLOCK = 32, 4096
+
+
 #: Rejections in one piece of the sum over them.
 LEAST_CHUNK, LARGEST_CHUNK = 32, 512
 

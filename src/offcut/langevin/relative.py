@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from offcut.langevin import sequential
 from offcut.langevin.hypergeometric import log_h_drop
-from offcut.langevin.sphere import deviations, uniform_cosines
+from offcut.langevin.von_mises_fisher import deviations, uniform_cosines
 
 
 class Judged(NamedTuple):

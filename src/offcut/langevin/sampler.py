@@ -2,23 +2,76 @@
 
 A sweep is an update of kappa, then G ~ ML(S H kappa + F0), then H ~ ML(Sᵀ G kappa + F1) where it is
 inferred. The samplers differ in their update of kappa.
+
+Turning G and H together.
+
+Where two concentrations are close, F = G diag(kappa) Hᵀ hardly changes when G and H turn together
+in the plane of the two columns, and Gibbs steps of G given H and of H given G creep. The turn
+itself has a simple conditional: with M = GᵀSH and (G, H) -> (G R, H R), R a rotation by phi in the
+plane (i, j),
+
+    tr(kappa Rᵀ M R) = constant + (kappa_i - kappa_j) [½ (M_ii - M_jj) cos 2phi
+                                                      + ½ (M_ij + M_ji) sin 2phi],
+
+so that 2 phi is von Mises. An exact draw for uniform priors on G and H, which do not see the turn.
+
+kappa without rejections: with the exact normaliser, or with an approximate one.
+
+``CollapsedSampler`` targets p(kappa | X, H) with G integrated out,
+
+    p(kappa) Z(S H kappa + F0) / Z(kappa)^n,
+
+Z of a matrix being that of its singular values (F0 = 0 for a uniform prior); G and H are drawn
+afterwards, which makes (kappa, G) one joint draw. ``AsymptoticSampler`` has Khatri & Mardia's
+approximation in place of Z, given G: the paper's approximate sampler. It is not exact.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from offcut.base import OK, Info, Sampler, Stage, Variable
 from offcut.errors import StartError
 from offcut.kernels.tuning import Tuning, stepped
 from offcut.langevin import draws
+from offcut.langevin.normaliser import approximate_log_normaliser, log_normaliser, log_normaliser_of
 from offcut.langevin.rejections import Layout
-from offcut.langevin.turns import turn
-from offcut.prior import Prior
-from offcut.sampler import OK, Info, Sampler, Stage, Variable
+from offcut.langevin.von_mises_fisher import deviations
+from offcut.models.prior import Prior
+
+
+def turn(
+    key: jax.Array, kappa: jax.Array, S: jax.Array, G: jax.Array, H: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Turn every pair of columns once; S (d, p) is the sum of the frames."""
+    for index, (i, j) in enumerate(itertools.combinations(range(kappa.shape[0]), 2)):
+        M = G.T @ S @ H
+        gap = kappa[i] - kappa[j]
+        along, across = 0.5 * gap * (M[i, i] - M[j, j]), 0.5 * gap * (M[i, j] + M[j, i])
+        phi = 0.5 * _von_mises(jax.random.fold_in(key, index), along, across)
+        G, H = _turned(G, i, j, phi), _turned(H, i, j, phi)
+    return G, H
+
+
+def _von_mises(key: jax.Array, along: jax.Array, across: jax.Array) -> jax.Array:
+    """An angle with density ∝ exp(along cos + across sin)."""
+    key_size, key_side = jax.random.split(key)
+    e = deviations(key_size, 2, jnp.hypot(along, across)[None])[0]
+    away = 2.0 * jnp.arcsin(jnp.sqrt(jnp.clip(0.5 * e, 0.0, 1.0)))
+    side = jnp.where(jax.random.bernoulli(key_side), 1.0, -1.0)
+    return jnp.arctan2(across, along) + side * away
+
+
+def _turned(columns: jax.Array, i: int, j: int, phi: jax.Array) -> jax.Array:
+    first = jnp.cos(phi) * columns[:, i] + jnp.sin(phi) * columns[:, j]
+    second = jnp.cos(phi) * columns[:, j] - jnp.sin(phi) * columns[:, i]
+    return columns.at[:, i].set(first).at[:, j].set(second)
+
 
 #: Starting concentrations of different chains differ by about this factor, e^SHAKE.
 SHAKES = (0.3, 0.1, 0.0)
@@ -195,3 +248,43 @@ def first_estimate(data: LangevinData, infer_H: bool) -> tuple[np.ndarray, np.nd
     G = U @ Vt
     tau = np.clip(np.sum(G * (S @ H), axis=0) / (n + 1), 0.01, 1.0)
     return G, H, tau * (d - tau**2) / (1 - tau**2)
+
+
+class UnaugmentedSampler(LangevinSampler):
+    """A kernel on a density of kappa that can be evaluated."""
+
+    def log_likelihood(self, kappa: jax.Array, state: State, data: LangevinData) -> jax.Array:
+        """log p(X | kappa, ...) up to a constant."""
+        raise NotImplementedError
+
+    def move(
+        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
+    ) -> tuple[State, dict[str, jax.Array], jax.Array]:
+        """One step of the kernel."""
+
+        def log_density(position: jax.Array) -> jax.Array:
+            likelihood = self.log_likelihood(self.kappa(position), state, data)
+            return self.prior.log_density(position, {}) + likelihood
+
+        moved, stats = self.kernel_step(key, state, log_density, stage)
+        # No rejections, so there is no missing information to compute from a score.
+        kept = {name: value for name, value in stats.items() if value.ndim == 0}
+        return moved, {"rejected": jnp.int32(0), **kept}, jnp.int32(OK)
+
+
+class CollapsedSampler(UnaugmentedSampler):
+    """G integrated out, Z exact."""
+
+    def log_likelihood(self, kappa: jax.Array, state: State, data: LangevinData) -> jax.Array:
+        """log Z(S H kappa + F0) - n log Z(kappa)."""
+        joint = (data.S @ state.H) * kappa[None, :] + data.F0
+        return log_normaliser_of(joint) - data.n * log_normaliser(kappa, self.layout.d)
+
+
+class AsymptoticSampler(UnaugmentedSampler):
+    """Z approximate, given G."""
+
+    def log_likelihood(self, kappa: jax.Array, state: State, data: LangevinData) -> jax.Array:
+        """kappa·diag(GᵀSH) - n log Z(kappa), approximately."""
+        log_z = approximate_log_normaliser(kappa, self.layout.d)
+        return jnp.sum(kappa * self.along(state, data)) - data.n * log_z

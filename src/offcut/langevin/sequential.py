@@ -21,10 +21,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offcut.augmentation.layout import materialised
 from offcut.langevin.hypergeometric import log_h, log_h_drop
-from offcut.langevin.projection import unit, without
-from offcut.langevin.sphere import deviations
+from offcut.langevin.von_mises_fisher import deviations, unit, without
+from offcut.numerics.arrays import materialised
 
 
 class Proposals(NamedTuple):

@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.augmentation.layout import Rejected, materialised
-from offcut.mixtures.base import Components
-from offcut.mixtures.features import coefficients, features
-from offcut.mixtures.layout import MixtureData, MixtureLayout
+from offcut.augmentation.rejections import Rejected
+from offcut.mixtures.data import MixtureData, MixtureLayout
+from offcut.numerics.arrays import materialised
+from offcut.numerics.normal import Components, coefficients, features
 
 
 def unit_features(layout: MixtureLayout, x: jax.Array, group: jax.Array) -> jax.Array:

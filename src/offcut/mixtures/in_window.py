@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.augmentation.layout import MOST_REJECTED
+from offcut.base import BROKEN, MOST_REJECTED, OK, Info, Stage
 from offcut.mixtures.allocation import (
     all_events,
     allocate,
@@ -31,14 +31,12 @@ from offcut.mixtures.allocation import (
     label_coefficients,
     rows_of,
 )
-from offcut.mixtures.base import Components
-from offcut.mixtures.features import features, size
-from offcut.mixtures.layout import MixtureData
+from offcut.mixtures.data import MixtureData
+from offcut.mixtures.exchange_moves import accept_shapes, propose_shapes
 from offcut.mixtures.rejections import Block, CellRun, Proposed, not_begun, propose, run_cells
-from offcut.mixtures.reshape import accept_shapes, propose_shapes
 from offcut.mixtures.sampler import MixtureSampler
-from offcut.mixtures.units import Units
-from offcut.sampler import BROKEN, OK, Info, Stage
+from offcut.mixtures.split_merge import Units
+from offcut.numerics.normal import Components, features, size
 
 #: A component's exchange run may reject so many for each of its events, and so many at least.
 CAP_FOR_EACH, CAP_AT_LEAST = 20, 1000

@@ -20,38 +20,37 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.augmentation.layout import (
+from offcut.augmentation.rejections import (
     Rejected,
     capacity_of,
     empty_rejected,
     resized_rejected,
     section_rows,
     spare_section,
-    write_rows,
 )
-from offcut.mixtures.allocation import (
-    add_rejected,
-    allocate,
-    event_chunk,
-    label_coefficients,
-)
-from offcut.mixtures.base import Components
-from offcut.mixtures.features import size
-from offcut.mixtures.layout import MixtureData
-from offcut.mixtures.poisson import (
+from offcut.base import BROKEN, FULL, OK, Info, Stage
+from offcut.mixtures.allocation import add_rejected, allocate, event_chunk, label_coefficients
+from offcut.mixtures.data import MixtureData
+from offcut.mixtures.exchange_moves import propose_shapes
+from offcut.mixtures.rejections import (
+    Block,
+    CellRun,
+    Proposed,
     accept_rates,
     count_and_sum,
     counts_of,
     draw_numbers,
     draw_rates,
+    not_begun,
+    propose,
+    run_cells,
     with_fresh,
 )
-from offcut.mixtures.rejections import Block, CellRun, Proposed, not_begun, propose, run_cells
-from offcut.mixtures.reshape import propose_shapes
 from offcut.mixtures.sampler import MixtureSampler
-from offcut.mixtures.sticks import Sticks
-from offcut.mixtures.units import Units
-from offcut.sampler import BROKEN, FULL, OK, Info, Stage
+from offcut.mixtures.split_merge import Units
+from offcut.mixtures.weights import Sticks
+from offcut.numerics.arrays import write_rows
+from offcut.numerics.normal import Components, size
 
 #: log r stays within these.
 MOST_GROWTH = 3.0

@@ -11,15 +11,11 @@ import numpy as np
 import xarray as xr
 
 from offcut.errors import DataError, ModelError, SettingsError
-from offcut.identity import digest, skeleton, traced
-from offcut.mixtures.base import NormalInverseWishart
-from offcut.mixtures.concentration import Concentration
-from offcut.mixtures.density import density, marginal
+from offcut.mixtures.data import MixtureData, MixtureLayout, as_events, probes
+from offcut.mixtures.evaluation import density, marginal, predict
 from offcut.mixtures.groups import as_names, as_numbers, find_groups, fitted_names, look_up
-from offcut.mixtures.hierarchy import Hierarchy
 from offcut.mixtures.in_window import WindowSampler
 from offcut.mixtures.latent import LatentSampler
-from offcut.mixtures.layout import MixtureData, MixtureLayout
 from offcut.mixtures.populations import (
     Difference,
     Labels,
@@ -28,16 +24,20 @@ from offcut.mixtures.populations import (
     find_labels,
     tabulate,
 )
-from offcut.mixtures.prediction import predict
-from offcut.mixtures.reading import as_events, probes
 from offcut.mixtures.sampler import MixtureSampler
-from offcut.mixtures.sticks import Sticks
+from offcut.mixtures.weights import Concentration, Hierarchy, Sticks
 from offcut.mixtures.window import Window
-from offcut.programs import kept_sampler
+from offcut.numerics.normal import NormalInverseWishart
+from offcut.programs.cache import kept_sampler
+from offcut.programs.identity import digest, skeleton, traced
 
 PRIORS = ("latent", "window")
+
+
 #: Features of an event have an indicator for each group.
 MOST_GROUPS = 1000
+
+
 #: What a run may leave open without a doubt being said: of the integral of a draw's density, and of
 #: the weights.
 MASS_ERROR, UNRESOLVED_WEIGHT = 0.05, 0.01

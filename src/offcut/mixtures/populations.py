@@ -1,4 +1,7 @@
-"""From draws to populations: one partition that stands for all draws, and what is in its parts."""
+"""From draws to populations: one partition that stands for all draws, and what is in its parts.
+
+Populations that new points can belong to: those that a component of some draw stands for.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from offcut import keys
 from offcut.errors import SettingsError
 from offcut.mixtures.allocation import choose
 from offcut.mixtures.consensus import Consensus, consensus, match_components
-from offcut.mixtures.draws import (
-    Draws,
-    as_points,
-    chunks,
-    components_of,
-    draws_of,
-    log_terms,
-)
-from offcut.mixtures.features import log_normals
+from offcut.mixtures.evaluation import Draws, as_points, chunks, components_of, draws_of, log_terms
 from offcut.mixtures.groups import place_of_group, told
-from offcut.precision import in_float64
+from offcut.mixtures.membership import probabilities
+from offcut.numerics import keys
+from offcut.numerics.normal import log_normals
+from offcut.programs.precision import in_float64
 
 #: Ends of the intervals.
 INTERVAL = (0.05, 0.95)
@@ -277,3 +274,34 @@ def compare(labels: Labels, first: Any = None, second: Any = None) -> list[Diffe
 def _alone(values: np.ndarray) -> Any:
     """A number where there is one group."""
     return float(values[0]) if values.size == 1 else values
+
+
+def only_standing(found: Labels, x: np.ndarray) -> Labels:
+    """Give events of other populations to the most probable one; ``x`` are the events.
+
+    The consensus may set events on a border apart although no component is mostly theirs, Binder's
+    loss in particular. Such a population has no mean, and ``predict`` could never name it.
+    """
+    standing = np.unique(found.matches[found.matches >= 0])
+    if len(standing) == found.populations:
+        return found
+    labels = _renamed(found.labels, standing, found.populations)
+    matches = _renamed(found.matches, standing, found.populations)
+    certainty = found.certainty.copy()
+    homeless = labels < 0
+    shares = probabilities(found.draws, matches, len(standing), x[homeless])
+    labels[homeless], certainty[homeless] = shares.argmax(1), shares.max(1)
+    by_size = np.argsort(-np.bincount(labels), kind="stable")
+    return replace(
+        found,
+        labels=_renamed(labels, by_size, len(standing)),
+        certainty=certainty,
+        matches=_renamed(matches, by_size, len(standing)),
+    )
+
+
+def _renamed(numbers: np.ndarray, order: np.ndarray, count: int) -> np.ndarray:
+    """order[i] becomes i; -1, and of ``count`` numbers those that are not in ``order``, -1."""
+    new = np.full(count + 1, -1)  # the last is that of -1
+    new[order] = np.arange(len(order))
+    return new[numbers]

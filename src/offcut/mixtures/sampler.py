@@ -10,24 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from offcut.budget import MOST_ATTEMPTS
+from offcut.augmentation.rejections import MOST_ATTEMPTS
+from offcut.base import Sampler, Stage, Variable
 from offcut.errors import StartError
 from offcut.mixtures.allocation import label_coefficients, unit_features
-from offcut.mixtures.base import Components, draw_all
-from offcut.mixtures.features import size
-from offcut.mixtures.hierarchy import Hierarchy
-from offcut.mixtures.importance import anchors
-from offcut.mixtures.layout import MixtureData, MixtureLayout
+from offcut.mixtures.data import MixtureData, MixtureLayout
 from offcut.mixtures.rejections import CellRun
-from offcut.mixtures.split_merge import split_merge
-from offcut.mixtures.sticks import Sticks
-from offcut.mixtures.units import Units
+from offcut.mixtures.split_merge import Units, split_merge
+from offcut.mixtures.weights import Hierarchy, Sticks
 from offcut.mixtures.window import Window
-from offcut.mixtures.window_mass import Masses
-from offcut.sampler import Sampler, Stage, Variable
+from offcut.mixtures.window_mass import Masses, anchors
+from offcut.numerics.normal import Components, draw_all, size
 
 #: A component with less of its mass in the window is a ghost.
 GHOST_MASS = 0.01
+
+
 #: Events that the start looks at.
 FIRST_EVENTS = 5000
 

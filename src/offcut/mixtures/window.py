@@ -11,11 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offcut import keys
 from offcut.errors import DataError, ModelError
-from offcut.mixtures.base import Components
 from offcut.mixtures.groups import as_numbers, told
-from offcut.mixtures.importance import importance_mass
 from offcut.mixtures.window_mass import (
     BOX_POINTS,
     OTHER_POINTS,
@@ -24,10 +21,13 @@ from offcut.mixtures.window_mass import (
     as_box,
     as_masses,
     box_mass,
+    importance_mass,
     log_masses,
 )
+from offcut.numerics import keys
+from offcut.numerics.normal import Components
 from offcut.regions import ByGroup
-from offcut.regions.predicate import Predicate, as_region
+from offcut.regions.sets import Predicate, as_region
 
 
 class Window:

@@ -67,6 +67,8 @@ class Clamped:
 
 
 Zone = Callable[..., Any]
+
+
 Censoring = Clamped | tuple[Zone, ...] | None
 
 

@@ -19,12 +19,12 @@ import jax
 import jax.numpy as jnp
 
 from offcut.errors import ModelError
-from offcut.identity import UnidentifiedError, digest, skeleton, traced, unknown
-from offcut.keys import with_native_fallback
-from offcut.log1mexp import log1mexp
+from offcut.models.prior import Prior, Theta
 from offcut.models.recording import Clamped, checked_censoring
-from offcut.prior import Prior, Theta
-from offcut.programs import Kept, Programs
+from offcut.numerics.keys import with_native_fallback
+from offcut.numerics.log1mexp import log1mexp
+from offcut.programs.cache import Kept, Programs
+from offcut.programs.identity import UnidentifiedError, digest, skeleton, traced, unknown
 
 Point = Any  # a pytree of arrays: one observation or one proposal
 

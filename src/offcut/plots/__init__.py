@@ -7,17 +7,19 @@ whether the budget left room, ``mixture`` the clusters of a truncated mixture, `
 stands on. Each returns a matplotlib ``Figure``, to be saved with ``savefig``.
 """
 
-from offcut.plots.densities import (
+from __future__ import annotations
+
+from offcut.plots.concentrations import concentrations
+from offcut.plots.frames import frames
+from offcut.plots.gp_models import (
     density_bands,
     difference,
     function_band,
     intensity,
     rejected_proposals,
 )
-from offcut.plots.kappa import concentrations
 from offcut.plots.mixtures import mixture
-from offcut.plots.models import density, posterior, rejections
-from offcut.plots.orientation import frames
+from offcut.plots.rejection_models import density, posterior, rejections
 from offcut.plots.style import (
     BLUE,
     CHAIN_COLOURS,

@@ -15,8 +15,11 @@ from offcut.plots.style import GREY, INK, STYLE, pyplot
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+
 #: Events drawn as points; more only make a blot.
 MOST_POINTS = 5000
+
+
 #: Contours of log density, this far apart and so many.
 CONTOURS, STEP = 9, 0.75
 

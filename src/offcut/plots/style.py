@@ -1,21 +1,33 @@
-"""Colours, lines and sizes that all pictures share."""
+"""Colours, lines and sizes that all pictures share.
+
+Words on the pictures of orientations: names of the columns, and small print.
+"""
 
 from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from offcut.text import shortened, visible
+from offcut.errors import SettingsError
+from offcut.numerics.text import shortened, visible
 
 # Okabe and Ito's colours: told apart by every kind of colour vision, and in grey.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+
+
 CHAIN_COLOURS = (BLUE, ORANGE, GREEN, PINK, "#56B4E9", "#E69F00")
+
+
 INK, GREY, PALE = "#222222", "#767676", "#E4E4E4"
 
+
 TRUTH = {"color": INK, "linestyle": (0, (5, 2)), "linewidth": 1.4}
+
+
 NAIVE = {"color": ORANGE, "linestyle": (0, (1, 1.2)), "linewidth": 2.0}
+
 
 STYLE = {
     "axes.axisbelow": True,
@@ -96,3 +108,20 @@ def pyplot() -> Any:
     # notebooks would show the first picture only.
     plt.draw_if_interactive()
     return plt
+
+
+SMALL: dict[str, Any] = {"fontsize": 8.5}
+
+
+def checked_names(names: Sequence[str], p: int) -> Sequence[str]:
+    """The names, one for each column."""
+    if isinstance(names, str) or len(names) != p:
+        raise SettingsError(f"names must have one for each of the {p} columns, got {names!r}")
+    return names
+
+
+def halo() -> list[Any]:
+    """A white rim that keeps words readable on points."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=2.5, foreground="white")]

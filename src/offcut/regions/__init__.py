@@ -6,14 +6,14 @@ called with one point, is drawn with ``draw`` and, where it is about numbers, kn
 ``intervals``.
 """
 
+from __future__ import annotations
+
 from offcut.regions.ball import Ball, Shell
 from offcut.regions.box import Box, Orthant
-from offcut.regions.by_group import ByGroup
 from offcut.regions.intervals import intervals
 from offcut.regions.polytope import Polytope, Simplex
-from offcut.regions.predicate import Predicate
 from offcut.regions.region import Region
-from offcut.regions.sets import Complement, Intersection, Union
+from offcut.regions.sets import ByGroup, Complement, Intersection, Predicate, Union
 
 __all__ = [
     "Ball",

@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import ModelError
-from offcut.regions.arrays import common_length, identity, is_traced, namespace, parameter, written
-from offcut.regions.region import Edge
-from offcut.regions.shape import Shape
+from offcut.regions.region import (
+    Edge,
+    Shape,
+    common_length,
+    identity,
+    is_traced,
+    namespace,
+    parameter,
+    written,
+)
 
 
 class Ball(Shape):

@@ -11,11 +11,10 @@ from functools import singledispatch
 import numpy as np
 
 from offcut.errors import ModelError
-from offcut.regions.arrays import is_traced
 from offcut.regions.ball import Ball, Shell
 from offcut.regions.box import Box
 from offcut.regions.polytope import Polytope, Simplex
-from offcut.regions.region import Region
+from offcut.regions.region import Region, is_traced
 from offcut.regions.sets import Complement, Intersection, Union
 
 Intervals = list[tuple[float, float]]

@@ -3,18 +3,104 @@
 A region is written for one point and gives one boolean; ``jax.jit`` and ``jax.vmap`` apply. In a
 model with covariates it is called with the point and its covariate: shapes ignore the second,
 predicates receive it like every other function of the model.
+
+Numbers of a region: constants that NumPy checks and hashes, or traced values that JAX carries.
+
+A constant stays in NumPy's float64 and is compared there, unless the point is a JAX array: outside
+Offcut's own float64 JAX would round it to float32.
+
+A region that has a formula: what Box, Ball and Polytope share is the check of the point.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from offcut.errors import ModelError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+#: Arrays larger than this are described in a repr, not written out.
+MOST_WRITTEN = 30
+
+
+def is_traced(*values: Any) -> bool:
+    """Whether any value, or part of one, is known only when the compiled program runs."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def namespace(*values: Any) -> ModuleType:
+    """jax.numpy where any of the arrays is JAX's, else numpy."""
+    return jnp if any(isinstance(value, jax.Array) for value in values) else np
+
+
+def parameter(value: Any, name: str, missing: float | None = None, rank: int = 1) -> Any:
+    """A read-only float array of at most ``rank`` axes; ``missing`` takes the place of None."""
+    if missing is not None:
+        value = _filled(value, missing)
+    array: Any
+    if is_traced(value):
+        array = jnp.asarray(value)
+    else:
+        try:
+            array = np.array(value, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"{name} must be a number or an array of numbers: {error}") from error
+        array.flags.writeable = False  # it is hashed
+        if np.isnan(array).any():
+            raise ModelError(f"{name} has NaN: {written(array)}; use None or inf for no limit")
+    if array.ndim > rank:
+        expected = ("a number", "a number or a vector", "a matrix")[rank]
+        raise ModelError(f"{name} must be {expected}, got an array of shape {array.shape}")
+    return array
+
+
+def _filled(value: Any, missing: float) -> Any:
+    if value is None:
+        return missing
+    if isinstance(value, list | tuple):
+        return [_filled(part, missing) for part in value]
+    return value
+
+
+def common_length(**arrays: Any) -> int | None:
+    """The length that all vectors among the named arrays share; None where all are numbers."""
+    lengths = {name: array.shape[0] for name, array in arrays.items() if array.ndim}
+    if len(set(lengths.values())) > 1:
+        said = " and ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ModelError(f"one entry for each coordinate, or a number for all: got {said} entries")
+    length = next(iter(lengths.values()), None)
+    if length == 0:
+        raise ModelError(f"{' and '.join(lengths)} must have at least one coordinate")
+    return length
+
+
+def identity(array: Any) -> Hashable:
+    """What two parameters must share to be the same: their numbers, or being one traced value."""
+    if isinstance(array, jax.core.Tracer):
+        return ("traced", id(array))
+    return (array.shape, tuple(array.ravel().tolist()))
+
+
+def written(array: Any) -> str:
+    """The array as code, without the .0 of whole numbers."""
+    if isinstance(array, jax.core.Tracer):
+        return f"<traced{list(array.shape) or ''}>"
+    if array.size > MOST_WRITTEN:
+        return f"<array of shape {array.shape}>"
+    if array.ndim:
+        return "[" + ", ".join(written(part) for part in array) + "]"
+    return repr(float(array) + 0.0).removesuffix(".0")  # + 0.0 takes the sign off -0.0
+
 
 #: (coordinate, value); the coordinate is None where the limit holds for all, or for numbers.
 Edge = tuple[int | None, float]
@@ -97,7 +183,7 @@ class Region(ABC):
         >>> type(axes.patches[0]).__name__
         'Circle'
         """
-        from offcut.regions.drawing import draw
+        from offcut.plots.regions import draw
 
         return draw(self, ax, dimension=dimension, xlim=xlim, ylim=ylim, color=color, label=label)
 
@@ -135,3 +221,44 @@ class Region(ABC):
 
     def __hash__(self) -> int:
         return hash(self._key())
+
+
+class Shape(Region):
+    """A region of numbers or vectors.
+
+    A subclass defines ``contains`` for one array, ``_key`` for equality and ``__repr__``, and sets
+    ``dimension`` where its parameters are vectors; ``ball.py`` has two short ones. It may register
+    itself with ``regions.intervals``.
+    """
+
+    def __call__(self, y: Any, *covariate: Any) -> Any:
+        """Whether one point lies inside: NumPy's boolean for NumPy and Python numbers, else JAX's.
+
+        A covariate is ignored, so that a fixed window fits into a model that has some.
+        """
+        return self.contains(as_point(y, self))
+
+    @abstractmethod
+    def contains(self, x: Any) -> Any:
+        """Whether ``x`` lies inside, an array whose shape has been checked."""
+
+
+def as_point(y: Any, region: Region) -> Any:
+    """One point as an array, a NumPy one where nothing in it is JAX's."""
+    if isinstance(y, dict):
+        raise ModelError(
+            f"{region!r} is about numbers or vectors, but the point is a dict with "
+            f"{sorted(map(str, y))}; choose a part of it: inside=lambda y: region(y[name])"
+        )
+    try:
+        x = namespace(*jax.tree.leaves(y)).asarray(y)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{region!r} is about numbers or vectors: {error}") from error
+    if region.dimension is not None and x.shape != (region.dimension,):
+        many = x.ndim == 2 and x.shape[1] == region.dimension
+        hint = "; for many points at once use jax.vmap(region)(points)" if many else ""
+        raise ModelError(
+            f"{region!r} is for points of shape ({region.dimension},), got a point of shape "
+            f"{x.shape}{hint}"
+        )
+    return x

@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from offcut.budget import effective_size
+from offcut.numerics.ess import effective_size
 
 Table = dict[str, dict[str, float]]
+
+
 MOST_PARAMETERS = 1000
+
+
 #: In fewer draws a chain may stand still by chance.
 FEWEST_DRAWS = 10
 

@@ -13,6 +13,7 @@ from offcut.result.diagnostics import Table, parameter_table, r_hat, rejection_n
 
 __all__ = ["Summary", "r_hat", "summary", "warn_of_trouble"]
 
+
 MOST_ROWS = 40
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from offcut.budget import Certificate
-from offcut.driver.run import Drawn, Settings
-from offcut.result.missing import Missing, is_helper, missing_information
-from offcut.sampler import Variable
+from offcut.base import Variable
+from offcut.driver.chains import Drawn, Settings
+from offcut.result.certificate import Certificate
+from offcut.result.missing_information import Missing, is_helper, missing_information
 
 PACKAGES = ("offcut", "jax", "jaxlib", "numpyro", "blackjax", "numpy", "arviz-stats", "xarray")
 

@@ -1,0 +1,1 @@
+"""What ends in a file, a page or a terminal; nothing below imports it."""

@@ -1,0 +1,312 @@
+"""Which samplers ``offcut compare`` sets against each other, for a world or a user's own model.
+
+A comparison of samplers as rows, as a CSV file and as a page.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offcut.app.fit.manifest import MANIFEST, Manifest
+from offcut.app.fit.recipe import WORLDS, Request, read_rows
+from offcut.app.fit.run import prepare
+from offcut.app.html.markup import literal
+from offcut.checks.comparison import Comparison, Contender, Measured
+from offcut.errors import SettingsError
+
+TABLE, PAGE, FIGURES, RATES = "comparison.csv", "report.html", "figures", "rates"
+
+
+HEAD = ["sampler", "approximate", "quantity", "ess_per_second", "low_95%", "high_95%", "mean"]
+
+
+HEAD += ["mcse", "repeats", "r_hat", "trouble", "refusal"]
+
+
+NO_REFERENCE = (
+    "No exact sampler has chains that agree, so there is no reference: nothing here says what is "
+    "right. Run longer (--draws, --warmup), or with a tighter prior."
+)
+
+
+def verdict(found: Comparison, one: Measured) -> str:
+    """Whether a contender agrees with itself and with the best exact one, in a few words."""
+    if one.refusal or one.trouble:
+        return one.trouble
+    reference = found.reference(one.contender.target)
+    if reference is one:
+        others = sum(other.contender.target == one.contender.target for other in found.ran) > 1
+        return "reference" if others else ""
+    largest, quantity = found.disagreement(one)
+    if np.isnan(largest):
+        return ""
+    return f"{'agrees' if largest < found.limit() else 'DISAGREES'}, |z| {largest:.1f} ({quantity})"
+
+
+def in_order(found: Comparison) -> list[Measured]:
+    """By rank; what was refused comes last."""
+    return [*found.ranked, *(one for one in found.measured if one.refusal)]
+
+
+def rows(found: Comparison) -> list[list[Any]]:
+    """Every contender and quantity."""
+    told: list[list[Any]] = []
+    for one in in_order(found):
+        approximate = "yes" if one.contender.approximate else "no"
+        if one.refusal:
+            told.append([one.contender.name, approximate, *[""] * 9, one.refusal])
+        for quantity, r_hat in zip(one.quantities, one.r_hat, strict=True):
+            rate = one.rate(quantity)
+            told.append(
+                [
+                    *(one.contender.name, approximate, quantity),
+                    *(rate.middle, rate.low, rate.high, *one.estimate(quantity)),
+                    *(len(one.seconds), r_hat, one.trouble, ""),
+                ]
+            )
+    return told
+
+
+def comparison_folder(folder: Path) -> Manifest:
+    """Where a comparison goes, refused where it would write over what it did not write."""
+    if folder.exists() and not folder.is_dir():
+        raise SettingsError(f"{folder} is a file; give a directory with -o")
+    manifest = Manifest(folder, "offcut compare")
+    manifest.check_folders(FIGURES)
+    manifest.check_files(TABLE, PAGE, MANIFEST)
+    strangers = manifest.strangers(TABLE, PAGE, f"{FIGURES}/{RATES}.svg")
+    if strangers:
+        raise SettingsError(
+            f"{folder} holds {strangers[0]} already, which offcut compare did not write or which "
+            "was changed since; move it away, or name another directory with -o"
+        )
+    return manifest
+
+
+def write_comparison(found: Comparison, folder: Manifest, what: str, command: str) -> list[Path]:
+    """``comparison.csv`` and a page."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from offcut.app.html import Page
+
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(HEAD)
+    writer.writerows(rows(found))
+    table = folder.put(TABLE, text.getvalue())
+    page = Page(
+        f"Samplers compared: {literal(what)}",
+        lead="Effective draws per CPU-second of the quantity that mixes most slowly, with 95% "
+        "intervals over repeated runs.",
+        figures=lambda name, svg: folder.put(f"{FIGURES}/{name}", svg),
+    )
+    section = page.section("Which is fastest", "rates")
+    ran = found.ranked
+    if ran:
+        section.figure(
+            _figure(ran),
+            RATES,
+            "Each line is a 95% interval over repeated runs on this machine; further right is "
+            "faster. The scale is logarithmic. Hollow: the chains disagree, so that the rate means "
+            "nothing.",
+        )
+    section.table(
+        ["sampler", "ESS per second (95%)", "slowest quantity", "mean ± error", "agreement"],
+        [
+            [
+                literal(one.contender.name)
+                + (" (approximate)" if one.contender.approximate else ""),
+                *map(literal, shown(one)),
+                literal(verdict(found, one)),
+            ]
+            for one in ran
+        ],
+        "Effective draws are those of all repeats together. Agreement is with the exact sampler "
+        "that has the most of them: the largest |z| of all posterior means. Below "
+        f"{found.limit():.1f} is what samplers of one posterior show. Samplers whose own chains "
+        "disagree come last and are compared with nothing.",
+    )
+    if found.without_reference():
+        section.notice(NO_REFERENCE)
+    refused = [one for one in found.measured if one.refusal]
+    for one in refused:
+        section.notice(literal(f"{one.contender.name} does not fit: {one.refusal}"))
+    making = page.section("How this was made", "making")
+    making.code(command)
+    making.machine()
+    return [table, folder.put(PAGE, page.html())]
+
+
+def shown(one: Measured) -> tuple[str, str, str]:
+    """Rate, slowest quantity and its mean, in words."""
+    rate = one.rate(one.worst)
+    mean, error = one.estimate(one.worst)
+    interval = "" if np.isnan(rate.low) else f" ({_short(rate.low)} to {_short(rate.high)})"
+    return f"{_short(rate.middle)}{interval}", one.worst, f"{mean:.4g} ± {error:.2g}"
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _figure(ran: list[Measured]) -> Any:
+    from offcut.plots.style import BLUE, INK, ORANGE, STYLE, pyplot, words
+
+    plt = pyplot()
+    with plt.rc_context(STYLE):
+        figure, ax = plt.subplots(figsize=(6.6, 0.8 + 0.45 * len(ran)), layout="constrained")
+        for row, one in enumerate(ran):
+            rate = one.rate(one.worst)
+            colour = ORANGE if one.contender.approximate else BLUE
+            if not np.isnan(rate.low):
+                ax.plot([rate.low, rate.high], [-row] * 2, color=colour, linewidth=2.5)
+            face = "white" if one.trouble else colour
+            ax.plot([rate.middle], [-row], "o", color=colour, markerfacecolor=face)
+        ax.set_yticks([-row for row in range(len(ran))], [words(one.contender.name) for one in ran])
+        ax.tick_params(axis="y", labelcolor=INK, length=0)
+        ax.set_xscale("log")
+        ax.set_ylim(-len(ran) + 0.4, 0.6)
+        ax.set_xlabel("effective draws per CPU-second")
+    return figure
+
+
+LANGEVIN = ("augment", "collapsed", "exchange", "pseudo_marginal", "asymptotic")
+
+
+CURVES = {
+    "paper's sweep": {"method": "augment", "joint_moves": False},
+    "augment": {"method": "augment", "joint_moves": True},
+    "collapsed": {"method": "collapsed", "joint_moves": True},
+}
+
+
+EXAMPLE = "offcut compare models.py:model heights.csv"
+
+
+def contenders(request: Request) -> tuple[list[Contender], np.ndarray, Any]:
+    """Samplers, the data, and what was read; ``request.world`` may be ``path.py:NAME``."""
+    if request.world in WORLDS:
+        return _of_world(request)
+    if ".py" not in request.world:
+        raise SettingsError(
+            f"{request.world!r} is nothing to compare: expected one of {', '.join(WORLDS)}, or a "
+            f"Python file and the name of a model in it ({EXAMPLE})"
+        )
+    model = load_model(request.world)
+    table = read_rows(request)
+    values = table.values[:, 0] if len(table.names) == 1 else table.values
+    return _of_model(model), values, table
+
+
+def _of_world(request: Request) -> tuple[list[Contender], np.ndarray, Any]:
+    variants: dict[str, dict[str, Any]] = {}
+    if request.world == "langevin":
+        variants = {name: {"method": name} for name in LANGEVIN}
+    elif request.world == "mixture":
+        variants = {f"prior {name}": {"prior": name} for name in ("latent", "window")}
+    else:
+        variants = CURVES
+    found, task = [], None
+    for name, chosen in variants.items():
+        task = prepare(replace(request, options={**request.options, **chosen}))
+        # Two priors of a mixture have two posteriors.
+        target = name if request.world == "mixture" else ""
+        found.append(Contender(name, task.model, None, name == "asymptotic", target))
+    assert task is not None
+    return found, next(iter(task.data.values())), task.table
+
+
+def _of_model(model: Any) -> list[Contender]:
+    """Every kernel for a rejection model; other models as they are."""
+    import offcut
+    from offcut.models.rejection import RejectionModel
+
+    if not isinstance(model, RejectionModel):
+        return [Contender(type(model).__name__, model)]
+    kernels = {
+        "NUTS": offcut.NUTS(),
+        "HMC": offcut.HMC(),
+        "RandomWalk": offcut.RandomWalk(),
+        "Exchange": offcut.Exchange(),
+        "PseudoMarginal": offcut.PseudoMarginal(),
+        "Conjugate": offcut.Conjugate(),
+        "Direct": offcut.Direct(),
+    }
+    return [Contender(name, model, kernel) for name, kernel in kernels.items()]
+
+
+def load_model(text: str) -> Any:
+    """The model that ``path/to/file.py:NAME`` means; without a name the only one in the file."""
+    path_text, colon, name = text.rpartition(":")
+    if not colon or "/" in name or "\\" in name:
+        path_text, name = text, ""
+    path = Path(path_text)
+    if not path.is_file():
+        raise SettingsError(
+            f"there is no file {path} (from {Path.cwd()}); expected a Python file and the name of "
+            f"a model in it ({EXAMPLE})"
+        )
+    spec = importlib.util.spec_from_file_location(f"_offcut_model_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise SettingsError(
+            f"{path} cannot be run: {type(error).__name__}: {error}. Does `python {path}` work?"
+        ) from error
+    finally:
+        sys.path.pop(0)
+    models = {key: value for key, value in vars(module).items() if _is_model(value)}
+    known = ", ".join(models) or "none"
+    if not name and len(models) == 1:
+        return next(iter(models.values()))
+    if not name:
+        raise SettingsError(f"which model of {path}? There are: {known}. Say {path}:NAME")
+    if name not in vars(module):
+        raise SettingsError(f"{path} has no {name!r}; its models are: {known}")
+    if name not in models:
+        kind = type(vars(module)[name]).__name__
+        raise SettingsError(
+            f"{name} in {path} is no model but {kind}; expected what offcut.truncated, "
+            f"offcut.selected or another model of this library makes. Models there: {known}"
+        )
+    return models[name]
+
+
+def _is_model(value: Any) -> bool:
+    from offcut.models.rejection import RejectionModel
+
+    return isinstance(value, RejectionModel) or (
+        hasattr(value, "prepare") and not isinstance(value, type)
+    )
+
+
+def chosen_among(found: list[Contender], wanted: str | None) -> list[Contender]:
+    """Those named, with commas between them, in any case."""
+    if wanted is None:
+        return found
+    by_name = {_plain(one.name): one for one in found}
+    words = [_plain(word) for word in wanted.split(",")]
+    unknown = [word for word in words if word not in by_name]
+    if unknown:
+        raise SettingsError(
+            f"--samplers {wanted}: there is no {unknown[0]!r}; there are "
+            f"{', '.join(one.name for one in found)}"
+        )
+    return [by_name[word] for word in dict.fromkeys(words)]
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", "-").removeprefix("prior ")

@@ -1,0 +1,180 @@
+"""Matplotlib pictures as SVG inside a page, in the colours of its theme.
+
+Values under the pointer, for pictures of curves.
+
+Frames on a sphere that can be turned: the numbers that the page's script draws.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from offcut.app.html.markup import escaped
+from offcut.langevin.evaluation import Cap
+from offcut.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PINK
+
+#: Places along a curve that a page carries; more only make it heavy.
+MOST_PLACES = 240
+
+
+@dataclass(frozen=True)
+class Series:
+    """A curve: values ``y`` at increasing places ``x``, and its band where it has one."""
+
+    name: str
+    x: Any
+    y: Any
+    low: Any = None
+    high: Any = None
+    colour: str = ""
+
+
+@dataclass(frozen=True)
+class Hover:
+    """The curves of one matplotlib ``Axes``, and what their abscissa is called."""
+
+    ax: Any
+    series: Sequence[Series]
+    label: str = ""
+
+    def data(self) -> dict[str, Any]:
+        """What the page's script needs: where the axes are, their limits, the values."""
+        figure = self.ax.figure
+        figure.canvas.draw()
+        box = self.ax.get_position()
+        return {
+            "box": _rounded([box.x0, 1 - box.y1, box.width, box.height]),
+            "x": _rounded(self.ax.get_xlim()),
+            "y": _rounded(self.ax.get_ylim()),
+            "log": [self.ax.get_xscale() == "log", self.ax.get_yscale() == "log"],
+            "label": self.label or self.ax.get_xlabel(),
+            "series": [_thinned(one) for one in self.series],
+        }
+
+
+def _thinned(series: Series) -> dict[str, Any]:
+    x = np.asarray(series.x, float)
+    step = max(1, int(np.ceil(len(x) / MOST_PLACES)))
+    found: dict[str, Any] = {"name": series.name, "colour": series.colour}
+    for key in ("x", "y", "low", "high"):
+        values = getattr(series, key)
+        if values is not None:
+            found[key] = _rounded(np.asarray(values, float)[::step])
+    return found
+
+
+def _rounded(values: Any) -> list[float | None]:
+    """Five digits; what is not finite becomes null, which JSON knows."""
+    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in values]
+
+
+#: Frames that a page carries; more only make a blot.
+MOST_FRAMES = 2000
+
+
+COLOURS = ("blue", "orange", "green")
+
+
+def sphere_data(
+    x: Any,
+    modes: Sequence[Cap],
+    ahead: Sequence[Cap] | None,
+    names: Sequence[str],
+    axes_names: Sequence[str],
+) -> dict[str, Any]:
+    """Points of each column, its modal direction and its circles (angles in radians)."""
+    x = np.asarray(x, float)
+    if len(x) > MOST_FRAMES:
+        x = x[np.sort(np.random.default_rng(0).choice(len(x), MOST_FRAMES, replace=False))]
+    columns = []
+    for mode in modes:
+        j = mode.column
+        columns.append(
+            {
+                "name": names[j],
+                "colour": COLOURS[j],
+                "points": np.round(x[:, :, j], 4).tolist(),
+                "mode": np.round(mode.centre, 4).tolist(),
+                "credible": round(float(mode.angle), 5),
+                "predictive": None if ahead is None else round(float(ahead[j].angle), 5),
+                "centre": None if ahead is None else np.round(ahead[j].centre, 4).tolist(),
+            }
+        )
+    return {
+        "columns": columns,
+        "axes": list(axes_names),
+        "share": float(modes[0].probability),
+    }
+
+
+#: Colours of our pictures, and the page's own, which differ in the dark.
+THEME = {
+    INK: "ink",
+    "#000000": "ink",
+    GREY: "grey",
+    PALE: "pale",
+    "#ffffff": "paper",
+    BLUE: "blue",
+    ORANGE: "orange",
+    GREEN: "green",
+    PINK: "pink",
+}
+
+
+_COLOUR = re.compile("|".join(re.escape(colour.lower()) for colour in THEME), re.IGNORECASE)
+
+
+_STYLE = re.compile(r'style="[^"]*"')
+
+
+def themed(svg: str) -> str:
+    """The colours in style attributes become variables of the page.
+
+    >>> themed('<path style="fill: #0072b2; stroke: none"/>')
+    '<path style="fill: var(--blue); stroke: none"/>'
+    """
+    names = {colour.lower(): name for colour, name in THEME.items()}
+
+    def variable(found: re.Match) -> str:
+        return f"var(--{names[found.group(0).lower()]})"
+
+    return _STYLE.sub(lambda style: _COLOUR.sub(variable, style.group(0)), svg)
+
+
+def own_names(svg: str, prefix: str) -> str:
+    """All ids get a prefix: several pictures in one page must not share any.
+
+    >>> own_names('<g id="a"/><use href="#a" clip-path="url(#b)"/>', "p-")
+    '<g id="p-a"/><use href="#p-a" clip-path="url(#p-b)"/>'
+    """
+    svg = re.sub(r'(\sid=")', rf"\1{prefix}", svg)
+    svg = re.sub(r'(href="#)', rf"\1{prefix}", svg)
+    return re.sub(r"(url\(#)", rf"\1{prefix}", svg)
+
+
+def as_svg(figure: Any) -> str:
+    """A whole SVG file, letters as outlines, the same bytes for the same picture."""
+    import matplotlib as mpl
+
+    file = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "offcut"}):
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "Offcut"})
+    return file.getvalue()
+
+
+def inlined(svg: str, name: str, alt: str) -> str:
+    """An SVG element for a page: themed, named, sized by the page, with a text for the blind."""
+    element = svg[svg.index("<svg") :]
+    end = element.index(">")
+    head = re.sub(r'\s(width|height)="[^"]*"', "", element[:end])
+    label = escaped(alt)
+    return (
+        f'{head} role="img" aria-label="{label}"'
+        + own_names(themed(element[end:]), f"{name}-").strip()
+    )

@@ -1,0 +1,161 @@
+"""What a page says of a run: whether chains agree, how much they are worth, its certificate."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from offcut.app.html.markup import escaped, inline, number, percent
+
+#: Of a table of runs.
+COLUMNS = ("Run", "Draws", "Worst R-hat", "Smallest ESS", "Certificate", "Took", "Standing")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The diagnostics of one run.
+
+    Attributes
+    ----------
+    r_hat, ess : float
+        The worst over all parameters that are judged, |Y| included where rejections are drawn.
+    r_hat_of, ess_of : str
+        Of which parameter.
+    certificate : str
+        What the budget changed, in a few words.
+    trouble : tuple of str
+        Reasons for doubt; empty where there are none.
+    text : str
+        ``offcut.summary`` as it is printed.
+    """
+
+    r_hat: float
+    r_hat_of: str
+    ess: float
+    ess_of: str
+    certificate: str
+    trouble: tuple[str, ...]
+    text: str
+
+
+def standing(posterior: xr.DataTree) -> Standing:
+    """Read a run's diagnostics from its result."""
+    from offcut.result.diagnostics import rejection_numbers
+    from offcut.result.summary import summary
+
+    found = summary(posterior)
+    judged = {name: (row["r_hat"], row["ess"]) for name, row in found.table.items()}
+    if posterior.attrs["draws_rejections"]:
+        numbers = rejection_numbers(posterior)
+        judged["|Y|"] = (numbers["r_hat"], numbers["ess"])
+    r_hat_of = max(judged, key=lambda name: np.nan_to_num(judged[name][0], nan=np.inf))
+    ess_of = min(judged, key=lambda name: np.nan_to_num(judged[name][1], nan=-np.inf))
+    return Standing(
+        judged[r_hat_of][0],
+        r_hat_of,
+        judged[ess_of][1],
+        ess_of,
+        certificate(posterior.attrs),
+        tuple(found.trouble),
+        str(found),
+    )
+
+
+def certificate(attrs: Mapping[Any, Any]) -> str:
+    """The budget's certificate in a few words."""
+    if not attrs["draws_rejections"]:
+        return "draws no rejections: nothing restricted"
+    if attrs["budget"] == "none":
+        return "no budget: nothing restricted"
+    told = (
+        f"budget {attrs['budget']:,}; half of it would change the posterior by at most "
+        f"{percent(attrs['tv_halving_limit'])}"
+    )
+    if math.isnan(attrs["tv_estimate"]):
+        return told
+    return f"{told}, none at all by about {percent(attrs['tv_estimate'])} (an estimate)"
+
+
+def describe(name: str, posterior: xr.DataTree, seconds: float | None) -> str:
+    """A folded box: its head has what matters, its body the whole summary."""
+    attrs, found = posterior.attrs, standing(posterior)
+    thin = f", every {attrs['thin']}th sweep kept" if attrs["thin"] > 1 else ""
+    facts = {
+        "Chains": f"{attrs['chains']} × {attrs['draws']:,} draws after {attrs['warmup']:,}{thin}",
+        "Worst R-hat": f"{found.r_hat:.3f} ({found.r_hat_of})",
+        "Smallest ESS": f"{number(found.ess)} ({found.ess_of})",
+        "Certificate": found.certificate,
+        "Kernel": str(attrs["kernel"]),
+        "Seed": str(attrs["seed"]),
+    }
+    if seconds is not None:
+        facts["Took"] = f"{number(seconds)} s, compiling included"
+    rows = "".join(
+        f"<div><dt>{inline(key)}</dt><dd>{inline(value)}</dd></div>" for key, value in facts.items()
+    )
+    doubts = "".join(f"<li>{inline(line)}</li>" for line in found.trouble)
+    verdict = "doubtful" if found.trouble else "sound"
+    listed = f'<ul class="doubts">{doubts}</ul>' if doubts else ""
+    return (
+        f'<div class="run {verdict}"><p class="run-name">{inline(name)} '
+        f'<span class="chip">{verdict}</span></p><dl>{rows}</dl>{listed}'
+        f"<details><summary>All of the summary</summary>"
+        f'<pre tabindex="0">{escaped(found.text)}</pre></details></div>'
+    )
+
+
+def tabulate(
+    found: Iterable[tuple[str, xr.DataTree, float | None]],
+) -> tuple[list[list[str]], list[str]]:
+    """A row of ``COLUMNS`` for each run, and its whole summary as an element."""
+    rows, summaries = [], []
+    for name, posterior, seconds in found:
+        attrs, one = posterior.attrs, standing(posterior)
+        sweeps = f"{attrs['chains']} × {attrs['draws']:,}" + (
+            f" (of {attrs['draws'] * attrs['thin']:,})" if attrs["thin"] > 1 else ""
+        )
+        rows.append(
+            [
+                name,
+                sweeps,
+                f"{one.r_hat:.3f} ({one.r_hat_of})",
+                f"{number(one.ess)} ({one.ess_of})",
+                one.certificate,
+                "" if seconds is None else f"{number(seconds)} s",
+                f"**doubtful**: {' '.join(one.trouble)}" if one.trouble else "sound",
+            ]
+        )
+        summaries.append(f'<h4>{inline(name)}</h4><pre tabindex="0">{escaped(one.text)}</pre>')
+    return rows, summaries
+
+
+def machine() -> list[tuple[str, str]]:
+    """This machine and the versions that results may depend on."""
+    from offcut.result.tree import versions
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return [
+        ("Processor", processor()),
+        ("Cores", str(cores)),
+        ("System", f"{platform.system()} {platform.machine()}"),
+        ("Python", platform.python_version()),
+        *versions().items(),
+    ]
+
+
+def processor() -> str:
+    """Its name where Linux tells, else what Python knows."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())

@@ -1,0 +1,213 @@
+"""Section 6.5 of the paper: how far an asymptotic normaliser is off, by dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+import offcut
+from offcut.app.html import Hover, Page, Section, Series
+from offcut.app.reproduce.keeper import Keeper, Kept
+from offcut.app.reproduce.section6_vectorcardiograms import model_of_the_paper
+from offcut.app.reproduce.versus_paper import (
+    CLOSE,
+    NOT_RUN,
+    OTHER,
+    SAME,
+    UNKNOWN,
+    Beside,
+    Plan,
+    tabulate,
+)
+from offcut.plots.style import BLUE, GREY, ORANGE, STYLE, pyplot
+
+#: The paper's setting: 50 frames of three columns.
+KAPPA, FRAMES = np.array([1.0, 5.0, 10.0]), 50
+
+
+METHODS = ("exchange", "augment", "asymptotic")
+
+
+LINES = (("augment", BLUE, "-"), ("asymptotic", ORANGE, "--"))
+
+
+PAPER_DIMENSIONS = (3, 4, 5, 8, 10)
+
+
+#: Monte Carlo errors that a sign takes.
+TOLD_APART = 2.0
+
+
+#: A mean is off where it is further away than so many of its Monte Carlo errors.
+ERRORS = 4.0
+
+
+def simulate(d: int, n: int = FRAMES, seed: int = 0) -> np.ndarray:
+    """n frames (n, d, 3) around a random G."""
+    G = np.linalg.qr(np.random.default_rng((seed, d)).normal(size=(d, 3)))[0]
+    with jax.enable_x64(True):
+        there = offcut.MatrixLangevin.from_svd(G, KAPPA)
+        return np.asarray(there.sample(jax.random.key(seed), (n,)))
+
+
+def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[int, dict[str, Kept]]:
+    """Every method in every dimension."""
+    methods = METHODS if plan.approximate_exchange else METHODS[1:]
+    models = {method: model_of_the_paper(method) for method in methods}
+    return {
+        d: {
+            method: keeper.sample(
+                f"approximate-{d}-{method}",
+                model,
+                simulate(d),
+                (plan.approximate_exchange if method == "exchange" else None) or plan.approximate,
+            )
+            for method, model in models.items()
+        }
+        for d in plan.dimensions
+    }
+
+
+def show(page: Page, found: dict[int, dict[str, Kept]], plan: Plan) -> list[Beside]:
+    """Figure 4: errors of the posterior mean by dimension."""
+    section = page.section("An approximate sampler, measured (section 6.5)", "approximate")
+    section.text(
+        f"{FRAMES} simulated frames of three columns in d dimensions, κ = (1, 5, 10), as in the "
+        "paper. The exchange sampler is exact and taken for the truth (in the quick version "
+        "augmentation, which is exact too); the approximate one replaces Z by Khatri & Mardia's "
+        "asymptotic formula. Lines are one data set for "
+        "each d, as in the paper, so their bends mean little; their signs are the point."
+    )
+    means = {d: {m: _mean(kept) for m, kept in runs.items()} for d, runs in found.items()}
+    _picture(section, means)
+    rows = _rows(means)
+    tabulate(section, rows)
+    section.table(
+        ["d", "Method", "κ = 1", "κ = 5", "κ = 10"],
+        [
+            [d, method, *(f"{m:.2f} ± {e:.2f}" for m, e in zip(*mean, strict=True))]
+            for d, by_method in means.items()
+            for method, mean in by_method.items()
+        ],
+        "Posterior means with Monte Carlo errors",
+    )
+    section.runs(
+        (f"d = {d}, {method}", kept.posterior, kept.seconds)
+        for d, runs in found.items()
+        for method, kept in runs.items()
+    )
+    return rows
+
+
+def _mean(kept: Kept) -> tuple[np.ndarray, np.ndarray]:
+    """Posterior mean of kappa and its Monte Carlo error."""
+    table = offcut.summary(kept.posterior).table
+    rows = [table[f"kappa[{r}]"] for r in range(len(KAPPA))]
+    return np.array([row["mean"] for row in rows]), np.array([row["mcse"] for row in rows])
+
+
+def _away(means: dict, d: int, method: str) -> tuple[np.ndarray, np.ndarray]:
+    """Distance of a method's mean from the first one's, which is exact, and its error."""
+    (mean, error), (truth, other) = means[d][method], next(iter(means[d].values()))
+    return mean - truth, np.hypot(error, other)
+
+
+def _picture(section: Section, means: dict) -> None:
+    plt = pyplot()
+    dimensions = list(means)
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(1, 3, figsize=(8.6, 2.9), layout="constrained")
+        for r, ax in enumerate(panels):
+            ax.axhline(0.0, color=GREY, linewidth=0.8)
+            for method, colour, style in LINES:
+                if method not in list(means[dimensions[0]])[1:]:
+                    continue
+                away = np.array([_away(means, d, method) for d in dimensions])
+                ax.errorbar(
+                    dimensions, away[:, 0, r], 2 * away[:, 1, r], color=colour, linestyle=style,
+                    marker="o", markersize=4, label=method,
+                )  # fmt: skip
+            ax.set_title(f"κ = {KAPPA[r]:g}")
+            ax.set_xlabel("d")
+        panels[0].set_ylabel(f"posterior mean, less {next(iter(means[dimensions[0]]))}'s")
+        panels[0].legend()
+    hovers = [
+        Hover(
+            ax,
+            [
+                Series(
+                    method,
+                    dimensions,
+                    [_away(means, d, method)[0][r] for d in dimensions],
+                    colour=colour,
+                )
+                for method, colour in (("augment", "blue"), ("asymptotic", "orange"))
+                if method in list(means[dimensions[0]])[1:]
+            ],
+            f"κ = {KAPPA[r]:g}, d",
+        )
+        for r, ax in enumerate(panels)
+    ]
+    section.figure(
+        figure,
+        "approximate-errors",
+        "**Figure 4.** Error of the posterior mean of each concentration, by dimension; bars are "
+        "two Monte Carlo errors. Exact would be a line at zero; point at a panel for the values.",
+        alt="Errors of posterior means by dimension, for augmentation and for the approximation",
+        hover=hovers,
+    )
+
+
+def _rows(means: dict) -> list[Beside]:
+    rows = [_agreement(means)]
+    for d in PAPER_DIMENSIONS:
+        paper = "close" if d == 5 else "underestimates" if d < 5 else "overestimates"
+        if d not in means:
+            rows.append(Beside(f"Approximate sampler at d = {d}", paper, "", "", NOT_RUN))
+            continue
+        away, error = _away(means, d, "asymptotic")
+        if d == 5:
+            verdict, why = _closeness(means, away)
+        else:
+            verdict, why = _direction(away, error, -1 if d < 5 else 1)
+        rows.append(
+            Beside(f"Approximate sampler at d = {d}", paper, _signed(away), "", verdict, why)
+        )
+    return rows
+
+
+def _agreement(means: dict) -> Beside:
+    """Of augmentation and exchange, where both ran."""
+    told = ("Hamiltonian sampler against exchange", "almost no error")
+    if not all("exchange" in by_method for by_method in means.values()):
+        return Beside(*told, "", "", NOT_RUN)
+    z = max(float(np.max(np.abs(a) / e)) for a, e in (_away(means, d, "augment") for d in means))
+    return Beside(
+        *told, f"at most {z:.1f} Monte Carlo errors over all d and κ", "",
+        SAME if z < ERRORS else OTHER, "" if z < ERRORS else "One of the two ran too briefly.",
+    )  # fmt: skip
+
+
+def _direction(away: np.ndarray, error: np.ndarray, sign: int) -> tuple[str, str]:
+    """Whether all concentrations are off in one direction, as far as errors tell."""
+    told = np.abs(away) > TOLD_APART * error
+    right, wrong = told & (sign * away > 0), told & (sign * away < 0)
+    if right.all():
+        return SAME, ""
+    if wrong.any():
+        return OTHER, "One data set for each d, as in the paper: not every κ need follow."
+    return UNKNOWN, f"{int(right.sum())} of {len(away)} are off by more than their errors allow."
+
+
+def _closeness(means: dict, away: np.ndarray) -> tuple[str, str]:
+    """Whether errors at d = 5 are the smallest of all dimensions, for each concentration."""
+    others = [np.abs(_away(means, d, "asymptotic")[0]) for d in means if d != 5]
+    smallest = np.abs(away) <= np.min(others, axis=0) if others else np.ones(len(away), bool)
+    why = f"The smallest error of all d for {int(smallest.sum())} of {len(away)} concentrations."
+    return (SAME if smallest.all() else CLOSE if smallest.any() else OTHER), why
+
+
+def _signed(away: np.ndarray) -> str:
+    return ", ".join(f"{value:+.2f}" for value in away).replace("-", "−")

@@ -1,0 +1,238 @@
+"""First values for what is hidden: possible ones, or the chain would start where no data can be.
+
+What was written down for a hidden value need not be one: 0 for a non-detect of something positive,
+a limit that lies outside of the window. A recorded value that the model can have produced is
+taken; else places around it are tried, the widest way off first, and then proposals of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro.distributions import constraints
+
+from offcut.augmentation.flat import Flat, log_possible
+from offcut.augmentation.hidden import Hidden, Parts, Whole, recorded_shape, spread, zones_of
+from offcut.errors import DataError, StartError
+from offcut.models.prior import Theta
+from offcut.models.recording import Clamped, in_zones
+from offcut.models.rejection import RejectionModel
+from offcut.numerics.text import shown
+
+#: Draws of theta from the prior at which a value may be possible.
+THETAS = 16
+
+
+#: Distances from the recorded value, as powers of two of the data's scale, and tries at each.
+POWERS, TRIES = tuple(range(6, -30, -1)), 16
+
+
+#: Proposals for a value.
+PROPOSALS = 512
+
+
+def with_possible_values(
+    model: RejectionModel, points: Any, hidden: Hidden, covariates: tuple
+) -> Any:
+    """The points with possible values in place of what is hidden; an error where there are none."""
+    key = jax.random.key(0)
+    scale = spread(points, jax.tree.leaves(points)[0].shape[0])
+    for kind in hidden:
+        if kind is None:
+            continue
+        rows = np.asarray(kind.rows)
+        is_possible = model.compiled("is possible", _is_possible(model))
+        given = jax.tree.map(lambda a, rows=rows: jnp.asarray(a[rows]), (points, covariates))
+        wanted = np.flatnonzero(~np.asarray(is_possible(key, *given)))
+        if not wanted.size:
+            continue
+        facts, given = jax.tree.map(lambda a, wanted=wanted: a[wanted], (kind[:-1], given))
+        search = model.compiled(("possible values", type(kind)), _search(model, type(kind)))
+        found, good = search(key, scale, facts, *given)
+        if not np.all(good):
+            raise no_room(model, points, kind, wanted[~np.asarray(good)])
+        points = jax.tree.map(lambda a, b, at=rows[wanted]: _put(a, at, b), points, found)
+    return points
+
+
+def _put(a: np.ndarray, rows: np.ndarray, values: jax.Array) -> np.ndarray:
+    copy = np.array(a)
+    copy[rows] = values
+    return copy
+
+
+def _thetas(model: RejectionModel, key: jax.Array) -> Theta:
+    return jax.vmap(model.prior.sample)(jax.random.split(key, THETAS))
+
+
+def _is_possible(model: RejectionModel) -> Callable[..., jax.Array]:
+    """For each point whether it is possible at one theta at least."""
+
+    def of(key: jax.Array, points: Any, covariates: tuple) -> jax.Array:
+        def at(theta: Theta, point: Any, covariate: tuple) -> jax.Array:
+            return log_possible(model, theta, point, *covariate) > -jnp.inf
+
+        over_points = jax.vmap(at, (None, 0, 0))
+        over_thetas = jax.vmap(over_points, (0, None, None))
+        return jnp.any(over_thetas(_thetas(model, key), points, covariates), axis=0)
+
+    return of
+
+
+def _search(model: RejectionModel, kind: type) -> Callable[..., tuple[Any, jax.Array]]:
+    """For each row a possible point that agrees with what is known, and whether one was found."""
+
+    def of(
+        key: jax.Array, scale: jax.Array, facts: tuple, points: Any, covariates: tuple
+    ) -> tuple[Any, jax.Array]:
+        one = jax.tree.map(lambda a: a[0], points)
+        flat, thetas = Flat(one), _thetas(model, key)
+        zones = zones_of(model, recorded_shape(model.recorded(one)))
+        steps = jnp.repeat(2.0 ** jnp.asarray(POWERS, float), TRIES)
+
+        def for_row(row: tuple) -> tuple[Any, jax.Array]:
+            (index, *known), present, covariate = row
+            here = flat.vector(present)
+            key_near, key_far = jax.random.split(jax.random.fold_in(key, index))
+
+            def theta_of(turn: jax.Array) -> Theta:
+                return jax.tree.map(lambda a: a[turn % THETAS], thetas)
+
+            def fate(vector: jax.Array, turn: jax.Array) -> tuple[jax.Array, jax.Array]:
+                vector = jnp.where(jnp.asarray(flat.discrete), jnp.round(vector), vector)
+                if kind is Parts:
+                    free, low, high = known
+                    vector = jnp.where(free, vector, here)
+                    fine = jnp.all((vector >= low) & (vector <= high))
+                point = flat.point(vector)
+                if kind is Whole:
+                    (zone,) = known
+                    fine = in_zones(zones, model.recorded(point), *covariate)[zone]
+                fine &= log_possible(model, theta_of(turn), point, *covariate) > -jnp.inf
+                return vector, fine & flat.is_point(vector)
+
+            def propose(key: jax.Array, turn: jax.Array) -> jax.Array:
+                return flat.vector(model.propose(key, theta_of(turn), *covariate))
+
+            away = jax.random.normal(key_near, (steps.size, flat.size))
+            near = here[None] + steps[:, None] * scale[None] * away
+            turns = jnp.arange(PROPOSALS)
+            far = jax.vmap(propose)(jax.random.split(key_far, PROPOSALS), turns)
+            vectors, fine = jax.vmap(fate)(
+                jnp.concatenate([near, far]), jnp.append(jnp.arange(steps.size), turns)
+            )
+            return flat.point(vectors[jnp.argmax(fine)]), jnp.any(fine)
+
+        return jax.lax.map(for_row, (facts, points, covariates))
+
+    return of
+
+
+def refuse_outside_support(
+    model: RejectionModel, points: Any, hidden: Hidden | None, covariates: tuple
+) -> None:
+    """Raise where a known observation is nothing that the base can produce, whatever theta is."""
+    source = getattr(model, "source", None)
+    if source is None or source.noise is not None:
+        return
+    met: list[Any] = []
+
+    def look(key: jax.Array, covariate: tuple) -> None:
+        met.append(model.base(model.prior.sample(key), *covariate))  # type: ignore[attr-defined]
+
+    jax.eval_shape(look, jax.random.key(0), jax.tree.map(lambda a: a[0], covariates))
+    base, support = _plain(met[0]), met[0].support
+    if isinstance(base, dist.MixtureGeneral) or support in (None, constraints.dependent):
+        return  # it is not known as a whole
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(support)):
+        return  # it depends on theta or the covariate
+    n = jax.tree.leaves(points)[0].shape[0]
+    inside = np.asarray(support(jnp.asarray(points))).reshape(n, -1)
+    outside = np.array(~inside.all(axis=1))
+    for kind in hidden or ():
+        if kind is not None:
+            outside[np.asarray(kind.rows)] = False
+    rows = np.flatnonzero(outside)
+    if not rows.size:
+        return
+    while hasattr(base, "base_dist") and type(base) in (
+        dist.Independent,
+        dist.ExpandedDistribution,
+    ):
+        base = base.base_dist
+    values = np.asarray(points)[rows]
+    listed = ", ".join(f"{row} (value {shown(points[row])})" for row in rows[:3])
+    hint = "remove these rows if they are errors, or choose a base that can produce them"
+    if values.ndim == 1 and rows.size > 1 and np.all(values == values[0]):
+        hint = (
+            f"all of them are {values[0]:g}: if that was written down for what could not be "
+            "measured (non-detects), they are censored; give their zone, for example "
+            "censored=lambda y: y < limit with the limit of detection, and let the window include "
+            f"it. Otherwise {hint}"
+        )
+    raise DataError(
+        f"{rows.size} of {n} observations are nothing that the base ({type(base).__name__}) can "
+        f"produce, whatever its parameters: index {listed}{' and more' if rows.size > 3 else ''}; "
+        f"{hint}"
+    )
+
+
+def _plain(base: Any) -> Any:
+    """The distribution whose copies make up a vector."""
+    while isinstance(base, dist.Independent | dist.ExpandedDistribution):
+        base = base.base_dist
+    return base
+
+
+def no_room(
+    model: RejectionModel,
+    points: Any,
+    kind: Whole | Parts,
+    members: np.ndarray,
+    columns: np.ndarray | None = None,
+    tried: str = "",
+) -> StartError:
+    """The error for members of ``kind`` that can be nothing but what was recorded, if that.
+
+    ``columns`` are the coordinates at fault, where they are known.
+    """
+    rows = np.asarray(kind.rows)[members]
+    places = []
+    if isinstance(kind, Whole):
+        zone = np.asarray(kind.zone)[members]
+        for number in np.unique(zone):
+            first = rows[zone == number][0]
+            places.append(
+                f"{(zone == number).sum()} in {_zone_name(model, int(number))}, the first at "
+                f"index {first} (value {_value(model, points, first)})"
+            )
+    else:
+        where = "" if columns is None else f" (coordinate {', '.join(map(str, columns))})"
+        places.append(
+            f"{rows.size} in parts{where}, the first at index {rows[0]} (value "
+            f"{_value(model, points, rows[0])})"
+        )
+    return StartError(
+        f"{rows.size} observations of which something is hidden cannot be drawn: "
+        f"{'; '.join(places)}. {tried}No value is possible there but what was recorded, if that "
+        "is. Values in a zone are recorded (as the limit), so the window must include the zone: "
+        "with values above 10 written as 10 and those below 0 lost, the window is x > 0 and not "
+        "0 < x < 10; and the base must be able to produce them"
+    )
+
+
+def _value(model: RejectionModel, points: Any, row: int) -> str:
+    return shown(model.recorded(jax.tree.map(lambda a: np.asarray(a[row]), points)))
+
+
+def _zone_name(model: RejectionModel, number: int) -> str:
+    if isinstance(model.censored, Clamped):
+        side = ("below", "above")[number]
+        limit = (model.censored.lower, model.censored.upper)[number]
+        return f"the zone {side} {'its limit' if callable(limit) else limit}"
+    return f"zone {number} of censored="

@@ -1,0 +1,391 @@
+"""One draw of everything hidden, given theta; and the data completed by it.
+
+Hidden coordinates beside known ones: slice sampling, one coordinate at a time.
+
+Given theta and the known coordinates, a hidden one has density proportional to q(y) a(y) between
+its limits. No proposal will ever match the known coordinates, so rejection cannot help; a
+univariate slice sampler needs nothing but the density. All observations move at once.
+
+Censored observations: draw each from the model, restricted to its zone.
+
+Given theta a censored value has density q(y) a(y) 1[y in zone] / const, independent of all else.
+Proposals of the model are drawn until one is accepted and lies in the zone: an exact draw. The
+work is capped, and a zone may be so small (a value known to three digits, say) that proposals
+hardly ever hit it. An observation that was not reached moves by slice sampling inside its zone
+instead, from the value it has, which leaves the same density alone.
+
+Why this is right. How many proposals an observation needs is independent of the value it gets (a
+rejection sampler's number of trials and its result are), and both are independent of the values
+held. The schedule, and with it the set of observations that are reached before the cap, depends
+on these numbers and on an order drawn anew in every sweep, and on nothing else. So given theta and
+that set, those in it have independent exact draws, and each of the others has made a step of a
+kernel that leaves its density alone: a mixture of such sweeps, chosen without looking at values.
+The order is random because the cap cuts off those who are served last: with a fixed order these
+would be the same ones in every sweep.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from offcut.augmentation.algorithm1 import run_per_observation
+from offcut.augmentation.first_values import no_room
+from offcut.augmentation.flat import Flat, log_possible
+from offcut.augmentation.hidden import Hidden, Parts, Whole, clamp_of, recorded_shape, zones_of
+from offcut.augmentation.rejections import Layout, empty_rejected
+from offcut.models.data import Observed
+from offcut.models.prior import Theta
+from offcut.models.recording import Clamped, Zone, in_zones
+from offcut.models.rejection import Proposed, RejectionModel
+from offcut.numerics.slice_sampling import LogDensity, slice_sample
+from offcut.numerics.text import shown
+
+
+def draw_parts(
+    model: RejectionModel,
+    key: jax.Array,
+    theta: Theta,
+    parts: Parts,
+    columns: tuple[int, ...],
+    covariates: tuple,
+    held: Any,
+) -> tuple[Any, jax.Array]:
+    """One slice update of every hidden coordinate, and which coordinates it has moved.
+
+    ``columns`` are those that may be hidden.
+    """
+    one = jax.tree.map(lambda a: a[0], held)
+    _, unravel = ravel_pytree(one)
+    flat = jax.vmap(lambda point: ravel_pytree(point)[0])(held)
+    own = jax.tree.map(lambda a: a[parts.rows], covariates)
+
+    def log_density(flat: jax.Array) -> jax.Array:
+        def at(row: jax.Array, *covariate: Any) -> jax.Array:
+            return log_possible(model, theta, unravel(row), *covariate)
+
+        return jax.vmap(at)(flat, *own)
+
+    before = flat
+    for column in columns:
+        flat = slice_column(jax.random.fold_in(key, column), log_density, flat, column, parts)
+    return jax.vmap(unravel)(flat), flat != before
+
+
+def slice_column(
+    key: jax.Array, log_density: LogDensity, flat: jax.Array, column: int, parts: Parts
+) -> jax.Array:
+    """Update one coordinate of all rows where it is hidden."""
+    free, low, high = (a[:, column] for a in (parts.free, parts.low, parts.high))
+
+    def at(value: jax.Array) -> jax.Array:
+        allowed = (value >= low) & (value <= high)
+        log_p = log_density(flat.at[:, column].set(value))
+        return jnp.where(allowed, log_p, -jnp.inf)
+
+    chosen = slice_sample(key, at, flat[:, column], low, high, parts.width[column], free)
+    return flat.at[:, column].set(chosen)
+
+
+def hidden_columns(model: RejectionModel, like: Any, clamp: Clamped | None) -> tuple[int, ...]:
+    """Coordinates of the flat vector that may be hidden, known without looking at data."""
+    flags = jax.tree.map(lambda a: np.zeros(a.shape, bool), like)
+    for name in model.latent:
+        flags[name] = jax.tree.map(np.ones_like, flags[name])
+    if clamp is not None:
+        has_limit = np.array(True)
+        if not callable(clamp.lower) and not callable(clamp.upper):
+            low, high = clamp.limits()
+            has_limit = np.isfinite(low) | np.isfinite(high)
+        marked = jax.tree.map(lambda a: np.broadcast_to(has_limit, a.shape), model.recorded(flags))
+        flags = _with_recorded(model, flags, marked)
+    flat = np.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(flags)])
+    return tuple(int(i) for i in np.flatnonzero(flat))
+
+
+def _with_recorded(model: RejectionModel, tree: Any, recorded: Any) -> Any:
+    """The tree with its recorded part replaced."""
+    if not model.latent:
+        return recorded
+    if isinstance(recorded, dict):
+        return {**tree, **recorded}
+    (name,) = (k for k in tree if k not in model.latent)
+    return {**tree, name: recorded}
+
+
+#: Proposals in vain that a sweep may spend on its censored observations: so many, and so many each.
+#: A slice step costs about as much as thirty.
+PATIENCE, PATIENCE_EACH = 2_000, 100
+
+
+#: The slice sampler's first interval is up to two to this power times wider than usual, so that it
+#: can reach from one part of a zone to another.
+WIDER = 6
+
+
+class InZone:
+    """The model as ``run_per_observation`` sees it, accepting only what lies in the zone."""
+
+    def __init__(self, model: RejectionModel, zones: tuple[Zone, ...]) -> None:
+        self.model, self.zones = model, zones
+
+    def propose_one(self, key: jax.Array, theta: Theta, hidden: tuple) -> Proposed:
+        """A proposal marked as drawn, so that rows that were not reached can be told."""
+        zone, covariate = hidden
+        proposed = self.model.propose_one(key, theta, *covariate)
+        inside = in_zones(self.zones, self.model.recorded(proposed.points), *covariate)[zone]
+        known = zone < 0  # not censored after all: done at once, and not drawn
+        return Proposed(
+            (proposed.points, ~known), (proposed.accepted & inside) | known, proposed.log_accept
+        )
+
+
+def draw_whole(
+    model: RejectionModel,
+    zones: tuple[Zone, ...],
+    key: jax.Array,
+    theta: Theta,
+    whole: Whole,
+    covariates: tuple,
+    held: Any,
+    patience: jax.Array | None = None,
+) -> tuple[Any, jax.Array, jax.Array]:
+    """New values for the censored rows; which were reached by proposals, and which have moved."""
+    count = whole.rows.shape[0]
+    one = jax.tree.map(lambda a: a[0], held)
+    layout = Layout.of(count, Flat(one).size, True)
+    own = jax.tree.map(lambda a: a[whole.rows], covariates)
+    buffer = empty_rejected(layout, (one, jnp.array(True)), layout.chunk)
+    run, _ = run_per_observation(
+        InZone(model, zones),  # type: ignore[arg-type]
+        layout,
+        key,
+        theta,
+        (whole.zone, own),
+        buffer,
+        jnp.int32(sweep_patience(count)) if patience is None else patience,
+        keep_accepted=True,
+        store=False,
+        # Row i has the keys below fold_in(key, i), i < count.
+        order=jax.random.permutation(jax.random.fold_in(key, count), count),
+    )
+    drawn, reached = run.kept
+    left = (whole.zone >= 0) & ~reached
+
+    def step() -> Any:
+        own_key = jax.random.fold_in(key, count + 1)
+        return slice_in_zones(model, zones, own_key, theta, whole, own, held, left)
+
+    stepped = lax.cond(jnp.any(left), step, lambda: held)
+
+    def choose(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(reached.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+    def differs(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.any((new != old).reshape(count, -1), axis=1)
+
+    changed = jax.tree.leaves(jax.tree.map(differs, stepped, held))
+    moved = left & jnp.any(jnp.stack(changed), axis=0)
+    return jax.tree.map(choose, drawn, stepped), reached, moved
+
+
+def sweep_patience(count: int) -> int:
+    """Proposals in vain that a sweep may spend on ``count`` observations."""
+    return PATIENCE + PATIENCE_EACH * count
+
+
+def slice_in_zones(
+    model: RejectionModel,
+    zones: tuple[Zone, ...],
+    key: jax.Array,
+    theta: Theta,
+    whole: Whole,
+    covariates: tuple,
+    held: Any,
+    free: jax.Array,
+) -> Any:
+    """One slice update of every coordinate of the rows that are ``free``, each inside its zone.
+
+    A whole number k stands for the interval from k to k + 1, with the density of k all over it:
+    the place in it is drawn first and forgotten afterwards. The first interval's width is drawn
+    without looking at the values.
+    """
+    flat = Flat(jax.tree.map(lambda a: a[0], held))
+    discrete = jnp.asarray(flat.discrete)
+    key_width, key_columns = jax.random.split(key)
+    width = whole.width * 2.0 ** jax.random.randint(key_width, (), 0, WIDER + 1)
+
+    def log_density(vectors: jax.Array) -> jax.Array:
+        def at(vector: jax.Array, zone: jax.Array, *covariate: Any) -> jax.Array:
+            point = flat.point(vector)
+            inside = in_zones(zones, model.recorded(point), *covariate)[zone]
+            value = log_possible(model, theta, point, *covariate)
+            return jnp.where(inside & flat.is_point(vector), value, -jnp.inf)
+
+        return jax.vmap(at)(vectors, whole.zone, *covariates)
+
+    def update(column: jax.Array, vectors: jax.Array) -> jax.Array:
+        key_place, key_slice = jax.random.split(jax.random.fold_in(key_columns, column))
+        here = vectors[:, column]
+        here += jnp.where(discrete[column], jax.random.uniform(key_place, here.shape), 0.0)
+
+        def put(value: jax.Array) -> jax.Array:
+            value = jnp.where(discrete[column], jnp.floor(value), value)
+            return vectors.at[:, column].set(value)
+
+        chosen = slice_sample(
+            key_slice,
+            lambda value: log_density(put(value)),
+            here,
+            -jnp.inf,
+            jnp.inf,
+            width[column],
+            free,
+        )
+        return put(chosen)
+
+    return flat.points(lax.fori_loop(0, flat.size, update, flat.vectors(held)))
+
+
+#: Proposals in vain for all censored observations before a start is given up.
+FIRST_PATIENCE = 2_000_000
+
+
+#: An observation that was not drawn in so many sweeps in a row, or never, is said to be undrawn.
+LONG_WAIT = 100
+
+
+NEVER = 2**30
+
+
+class Imputed(NamedTuple):
+    """Present values of what is hidden: rows of points, None where there is nothing of a kind.
+
+    ``waited`` counts for each of these rows, first whole ones, then parts, the sweeps since it was
+    last drawn.
+    """
+
+    whole: Any
+    parts: Any
+    waited: Any
+
+
+def first_imputed(data: Observed) -> Imputed | None:
+    """First values: the recorded ones where they are possible."""
+    hidden: Hidden | None = data.hidden
+    if hidden is None:
+        return None
+
+    def rows(kind: Any) -> Any:
+        return None if kind is None else jax.tree.map(lambda a: a[kind.rows], data.points)
+
+    count = sum(kind.rows.shape[0] for kind in hidden if kind is not None)
+    waited = jnp.full(count, NEVER, jnp.int32)
+    return Imputed(rows(hidden.whole), rows(hidden.parts), waited)
+
+
+def completed(data: Observed, imputed: Imputed | None) -> Observed:
+    """The data with present values in place of what is hidden."""
+    if imputed is None:
+        return data
+    points = data.points
+    for kind, values in zip(data.hidden, imputed[:2], strict=True):
+        if kind is not None:
+            points = jax.tree.map(lambda a, b, kind=kind: a.at[kind.rows].set(b), points, values)
+    return data._replace(points=points)
+
+
+def impute(
+    model: RejectionModel, key: jax.Array, theta: Theta, data: Observed, imputed: Imputed | None
+) -> tuple[Imputed | None, dict[str, jax.Array]]:
+    """Draw all hidden values given theta; and statistics of how it went.
+
+    ``imputed`` is the share of censored observations drawn afresh by rejection (the others made a
+    slice step), ``undrawn`` the number of observations that have neither been drawn nor moved for
+    long: what they say about theta is stale.
+    """
+    if imputed is None:
+        return None, {}
+    values, moved, reached = _draw(model, key, theta, data, imputed)
+    drawn = [jnp.all(kind, axis=1) for kind in moved if kind is not None]
+    waited = jnp.where(jnp.concatenate(drawn), 0, jnp.minimum(imputed.waited + 1, NEVER))
+    stats = {} if reached is None else {"imputed": jnp.mean(reached.astype(float))}
+    stats["undrawn"] = jnp.sum(waited >= LONG_WAIT)
+    whole, parts = values
+    return Imputed(whole, parts, waited), stats
+
+
+def _draw(
+    model: RejectionModel,
+    key: jax.Array,
+    theta: Theta,
+    data: Observed,
+    imputed: Imputed,
+    patience: jax.Array | None = None,
+) -> tuple[tuple, tuple, jax.Array | None]:
+    """New values, whether each coordinate was drawn (or is known), and whole rows drawn afresh."""
+    key_whole, key_parts = jax.random.split(key)
+    hidden: Hidden = data.hidden
+    like = jax.tree.map(lambda a: a[0], data.points)
+    shape = recorded_shape(model.recorded(like))
+    whole, parts = imputed[:2]
+    moved_whole = moved_parts = reached = None
+    if hidden.whole is not None:
+        zones = zones_of(model, shape)
+        whole, reached, moved = draw_whole(
+            model, zones, key_whole, theta, hidden.whole, data.covariates, whole, patience
+        )
+        moved_whole = (reached | moved | (hidden.whole.zone < 0))[:, None]
+    if hidden.parts is not None:
+        columns = hidden_columns(model, like, clamp_of(model, shape))
+        parts, moved = draw_parts(
+            model, key_parts, theta, hidden.parts, columns, data.covariates, parts
+        )
+        moved_parts = moved | ~hidden.parts.free
+    return (whole, parts), (moved_whole, moved_parts), reached
+
+
+def refuse_impossible_zones(
+    model: RejectionModel, key: jax.Array, theta: Theta, data: Observed, imputed: Imputed | None
+) -> None:
+    """Raise where an observation with something hidden can be nothing but what was recorded.
+
+    Every one must be reached by a proposal or move inside its zone, with ordinary patience or with
+    a great deal; otherwise what stands for it would never change, and count as if it were known.
+    """
+    if imputed is None:
+        return
+    hidden: Hidden = data.hidden
+
+    def run(key: Any, theta: Any, data: Any, imputed: Any, patience: Any) -> Any:
+        return _draw(model, key, theta, data, imputed, patience)[:2]
+
+    program = model.compiled("first zones", run)
+    count = 0 if hidden.whole is None else hidden.whole.rows.shape[0]
+    patience = sweep_patience(count)
+    moved = [np.array(False)] * 2
+    for attempt, limit in enumerate((patience, patience, FIRST_PATIENCE)):
+        own_key = jax.random.fold_in(key, attempt)
+        values, now = program(own_key, theta, data, imputed, jnp.int32(limit))
+        imputed = imputed._replace(whole=values[0], parts=values[1])
+        moved = [
+            a | (True if b is None else np.asarray(b)) for a, b in zip(moved, now, strict=True)
+        ]
+        if all(kind.all() for kind in moved):
+            return
+    for kind, fine in zip(hidden, moved, strict=True):
+        members = np.flatnonzero(~np.atleast_2d(fine).all(axis=1))
+        if kind is None or not members.size:
+            continue
+        if kind is hidden.parts:
+            raise no_room(model, data.points, kind, members, np.flatnonzero(~fine.all(axis=0)))
+        tried = (
+            f"Of more than {FIRST_PATIENCE:,} proposals at theta={shown(theta)} none was recorded "
+            "there. "
+        )
+        raise no_room(model, data.points, kind, members, tried=tried)

@@ -1,0 +1,107 @@
+"""How many points are handled at a time, fixed by the data alone.
+
+Results must not depend on buffer capacity, draw block or retries, so every size that enters a
+random stream or the order of a sum is a function of n and of the size of one point, and of
+nothing that changes during a run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+#: A sweep gives up after this many attempts and keeps its previous Y.
+MOST_ATTEMPTS = 100
+
+
+class Layout(NamedTuple):
+    """Static sizes of a problem.
+
+    n : observations. block : proposals drawn at a time. chunk : points summed at a time.
+    sections : parts of the buffer of rejections (see ``Rejected``).
+    """
+
+    n: int
+    block: int
+    chunk: int
+    has_covariates: bool
+    sections: int
+
+    @classmethod
+    def of(cls, n: int, point_size: int, has_covariates: bool, updates: int = 0) -> Layout:
+        """Sizes that keep one block in the first levels of cache."""
+        roomy = max(32, 2 ** int(math.log2(max(32768 // max(point_size, 1), 32))))
+        power = 2 ** math.ceil(math.log2(max(n, 2)))
+        block = int(np.clip(power // 4, 64, min(1024, roomy)))
+        chunk = int(np.clip(power, 128, min(2048, max(roomy, 128))))
+        return cls(n, block, chunk, has_covariates, 2 if updates < 2 else 3)
+
+    def capacity(self, rejected: int) -> int:
+        """The smallest allowed buffer capacity that holds ``rejected`` points."""
+        return self.chunk * max(1, math.ceil(rejected / self.chunk))
+
+
+class Rejected(NamedTuple):
+    """The rejected proposals Y: rows ``offset`` to ``offset + count`` of ``points``.
+
+    The buffer has sections: the held Y stands in the one at ``offset``, the next attempt writes
+    into another, and keeping or dropping it is a matter of two integers, never of copying. (Two
+    sections do for one draw of Y a step. A step that draws several needs three: the Y from before
+    the step is kept to the end, in case the step must be run again.) Each has
+    ``capacity + block + 1`` rows: a whole block may be written behind the last kept row, and the
+    final row takes the writes that are not wanted. ``owner`` holds the index of the observation
+    whose proposal it was (None where all observations share theirs).
+    """
+
+    points: Any
+    owner: jax.Array | None
+    offset: jax.Array
+    count: jax.Array  # type: ignore[assignment] # not the method of tuple
+
+
+def empty_rejected(layout: Layout, like: Any, capacity: int) -> Rejected:
+    """A buffer for ``capacity`` points of the shape of ``like`` (one point)."""
+    rows = layout.sections * (capacity + layout.block + 1)
+    points = jax.tree.map(lambda a: jnp.zeros((rows, *a.shape), a.dtype), like)
+    owner = jnp.zeros((rows,), jnp.int32) if layout.has_covariates else None
+    return Rejected(points, owner, jnp.int32(0), jnp.int32(0))
+
+
+def capacity_of(layout: Layout, rejected: Rejected) -> int:
+    """How many points a section holds."""
+    return section_rows(layout, rejected) - layout.block - 1
+
+
+def section_rows(layout: Layout, rejected: Rejected) -> int:
+    """Rows of one section."""
+    return jax.tree.leaves(rejected.points)[0].shape[0] // layout.sections
+
+
+def spare_section(layout: Layout, held: Rejected, before: Rejected) -> Rejected:
+    """The buffer, pointing at a section with neither the held Y nor that from before the step."""
+    rows = section_rows(layout, held)
+    if layout.sections == 2:
+        offset = rows - held.offset
+    else:
+        same = held.offset == before.offset
+        third = 3 * rows - held.offset - before.offset
+        offset = jnp.where(same, (held.offset + rows) % (3 * rows), third)
+    return held._replace(offset=offset, count=jnp.int32(0))
+
+
+def resized_rejected(layout: Layout, rejected: Rejected, capacity: int) -> Rejected:
+    """The same content in a buffer with room for ``capacity`` points."""
+    old, new = section_rows(layout, rejected), layout.capacity(capacity) + layout.block + 1
+    if new <= old:
+        return rejected
+
+    def grow(a: jax.Array) -> jax.Array:
+        held = jax.lax.dynamic_slice_in_dim(a, rejected.offset, old)
+        return jnp.zeros((layout.sections * new, *a.shape[1:]), a.dtype).at[:old].set(held)
+
+    points, owner = jax.tree.map(grow, (rejected.points, rejected.owner))
+    return Rejected(points, owner, jnp.int32(0), rejected.count)

@@ -1,0 +1,1 @@
+"""What is looked at before a run, beside it and after it."""

@@ -1,0 +1,119 @@
+"""Pile-ups: many observations with exactly the same extreme value. Censored, or just so?
+
+Values *beyond* a limit that were never recorded are truncated: that is what a window says. Values
+beyond a limit that were recorded *as the limit* are censored: they are there, and they pile up. The
+two need different models, and data cannot say which is meant; but a pile can be seen, and asked
+about.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+
+from offcut.errors import TrustWarning
+from offcut.models.data import Observed
+from offcut.models.recording import Clamped
+from offcut.models.rejection import RejectionModel
+from offcut.regions.region import Region
+
+#: A pile has at least so many values, and so many times the largest tie elsewhere: rounded data
+#: have ties everywhere.
+SMALLEST_PILE = 3
+
+
+ABOVE_OTHER_TIES = 3
+
+
+def ask_about_pile_ups(model: RejectionModel, data: Observed, n: int) -> None:
+    """A warning for each pile-up at the end of a column, or at limits given as covariates."""
+    recorded = jax.tree.map(lambda a: np.asarray(a[:n]), model.recorded(data.points))
+    known = np.ones(n, bool)
+    if data.hidden is not None and data.hidden.whole is not None:
+        known[np.asarray(data.hidden.whole.rows)] = False
+    window = getattr(model, "inside", None)
+    edges = window.edges() if isinstance(window, Region) else []
+    for leaf in jax.tree.leaves(recorded):
+        if leaf.dtype.kind != "f":
+            continue
+        columns = leaf.reshape(n, -1)
+        for index in range(columns.shape[1]):
+            values = columns[known, index]
+            if isinstance(model.censored, Clamped) and _is_hidden(data, index):
+                continue
+            name = "" if leaf.ndim == 1 else f" in coordinate {index}"
+            limits = [limit for where, limit in edges if where in (None, index)]
+            for value, count in piles(values, limits):
+                _ask(value, count, n, name, bool(value >= np.median(values)))
+    _ask_about_own_limits(model, recorded, data.covariates, known, n)
+
+
+def _is_hidden(data: Observed, index: int) -> bool:
+    """Whether the model knows that this coordinate is clamped."""
+    parts = None if data.hidden is None else data.hidden.parts
+    return parts is not None and bool(np.asarray(parts.free)[:, index].any())
+
+
+def piles(values: np.ndarray, limits: list[float]) -> list[tuple[float, int]]:
+    """Extreme values, or limits of the window, that occur far more often than others do.
+
+    >>> piles(np.array([0.1, 0.2, 0.3, 1.0, 1.0, 1.0, 1.0]), [])
+    [(1.0, 4)]
+    >>> piles(np.array([1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 3.0]), [])  # rounded
+    []
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    if distinct.size < 2:
+        return []
+    suspects = [v for v in {distinct[0], distinct[-1], *limits} if v in distinct]
+    elsewhere = counts[~np.isin(distinct, suspects)]
+    ties = int(elsewhere.max()) if elsewhere.size else 1
+    least = max(SMALLEST_PILE, ABOVE_OTHER_TIES * ties)
+    found = [(float(v), int(counts[distinct == v][0])) for v in sorted(suspects)]
+    return [(value, count) for value, count in found if count >= least]
+
+
+def _ask(value: float, count: int, n: int, place: str, upper: bool) -> None:
+    side, beyond = ("upper", "above") if upper else ("lower", "below")
+    warnings.warn(
+        f"{count} of {n} observations are exactly {value:g}{place}. Is {value:g} what was written "
+        f"down for every value {beyond} it? Then these are censored: say "
+        f"censored=offcut.Clamped({side}={value:g}) in the model, with a window that includes what "
+        f"lies {beyond}. (Values that were lost without a trace are truncated; that is what the "
+        "window is for.) If it is their true value, all is well.",
+        TrustWarning,
+        stacklevel=6,
+    )
+
+
+def _ask_about_own_limits(
+    model: RejectionModel, recorded: Any, covariates: tuple, known: np.ndarray, n: int
+) -> None:
+    """Observations that equal a covariate: a limit of their own?
+
+    Not where the model says what is censored and the covariate is a part of that: a column of
+    exit times equals every time that is known, or those that are censored as well.
+    """
+
+    def numbers(tree: Any) -> list[np.ndarray]:
+        leaves = [np.asarray(leaf[:n]) for leaf in jax.tree.leaves(tree)]
+        return [leaf for leaf in leaves if leaf.ndim == 1 and leaf.dtype.kind == "f"]
+
+    for leaf in numbers(covariates):
+        for values in numbers(recorded):
+            same = values == leaf
+            declared = model.censored is not None and (same[~known].any() or same[known].all())
+            count = int((same & known).sum())
+            if count >= SMALLEST_PILE and not declared:
+                warnings.warn(
+                    f"{count} of {n} observations are exactly equal to one of their covariates. Is "
+                    "that covariate the limit of the recorder, written down for every value "
+                    "beyond it? Then these are censored: say censored=offcut.Clamped(upper=lambda "
+                    "c: ...) in the model, with the limit, and a window that includes what lies "
+                    "beyond. If it is their true value, all is well.",
+                    TrustWarning,
+                    stacklevel=5,
+                )

@@ -1,0 +1,280 @@
+"""``offcut.prior_acceptance``: how much passes the filter, by the prior, before any data.
+
+A prior that looks harmless may say that next to nothing passes. Sweeps then take long and mix
+slowly, and the posterior has a tail that no run will see the end of. That can be known before.
+
+Acceptance rates at draws from the prior, counted; and the warning before a run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.augmentation.acceptance import no_worst, refuse_broken, update_worst
+from offcut.augmentation.rejections import Layout
+from offcut.driver.budget import warmup_budget
+from offcut.errors import ModelError, SettingsError
+from offcut.models.data import (
+    Observed,
+    as_arrays,
+    as_covariates,
+    count_rows,
+    point_like,
+    point_size,
+)
+from offcut.models.rejection import RejectionModel
+from offcut.numerics.keys import from_seed
+from offcut.numerics.text import shown
+from offcut.programs.precision import in_float64
+
+#: Proposals at one draw in one round, and numbers in all proposals of a round, at the most.
+BLOCK, BLOCK_NUMBERS = 512, 2**22
+
+
+#: A rate is known well enough (to a tenth) after so many acceptances.
+ENOUGH = 100
+
+
+#: Below this rejections outnumber observations a hundred to one.
+FEW = 1e-2
+
+
+#: What a look before every run may cost.
+QUICK_DRAWS, QUICK_PROPOSALS = 100, 2048
+
+
+class Counts(NamedTuple):
+    """Of each draw of theta: proposals made and accepted."""
+
+    theta: dict[str, np.ndarray]
+    accepted: np.ndarray
+    proposed: np.ndarray
+
+    @property
+    def rates(self) -> np.ndarray:
+        """Accepted over proposed; 3 over proposed (a 95% limit) where none was accepted."""
+        return np.where(self.accepted > 0, self.accepted, 3.0) / self.proposed
+
+
+def warning_before(model: RejectionModel, arrays: Observed, layout: Layout) -> str | None:
+    """A warning where most of the prior lets less than 1% pass; call it in float64.
+
+    Quick enough for every run: a hundred draws of theta with at most two thousand proposals each.
+    """
+    n = layout.n
+    trees = jax.tree.map(lambda a: a[:n], arrays.covariates)
+    counts = count_accepted(model, from_seed(0), trees, QUICK_DRAWS, QUICK_PROPOSALS)
+    share = float(np.mean(counts.rates < FEW))
+    if share <= 0.5:
+        return None
+    middle = int(np.argsort(counts.rates)[len(counts.rates) // 2])
+    rate, unseen = float(counts.rates[middle]), counts.accepted[middle] == 0
+    needed = n * (1 / rate - 1)
+    room = warmup_budget("auto", n) or 0
+    about = "more than" if unseen else "about"
+    much = f", more than the {room:,} that warm-up has room for" if needed > room else ""
+    return (
+        f"By the prior next to nothing passes the filter: at {share:.0%} of its draws less than 1 "
+        f"proposal in 100, in the median {'less than ' if unseen else ''}{rate:.2g}. A sweep there "
+        f"needs {about} {needed:,.0f} rejections for {n:,} observations{much}. If the data do not "
+        "lead elsewhere, this run will be slow and mix badly: tighten the prior, or move it to "
+        "where the data can come from; offcut.prior_acceptance(model) shows more."
+    )
+
+
+def count_accepted(
+    model: RejectionModel, key: jax.Array, trees: tuple, draws: int, most: int
+) -> Counts:
+    """Propose at draws from the prior until ENOUGH are accepted or ``most`` were proposed.
+
+    Every round fills the same number of slots, so that one program serves: draws that need more
+    share the slots of those that are done.
+    """
+    like = point_like(model, trees)
+    block = int(np.clip(BLOCK_NUMBERS // (draws * max(point_size(like), 1)), 32, BLOCK))
+    draw = model.compiled("prior draws", jax.vmap(model.prior.sample))
+    program = model.compiled(("prior counts", block), _counting(model, like, block))
+    theta = draw(jax.random.split(jax.random.fold_in(key, 0), draws))
+    accepted, proposed = np.zeros(draws, int), np.zeros(draws, int)
+    pending, turn = np.arange(draws), 1
+    while pending.size:
+        slots = np.resize(pending, draws)
+        at = jax.tree.map(lambda a, slots=slots: a[slots], theta)
+        new, worst = program(jax.random.split(jax.random.fold_in(key, turn), draws), at, trees)
+        place = int(np.argmax(np.nan_to_num(np.asarray(worst.log_accept), nan=np.inf)))
+        here = jax.tree.map(lambda a, place=place: np.asarray(a[place]), (at, worst))
+        refuse_broken(model, *here)
+        np.add.at(accepted, slots, np.asarray(new))
+        np.add.at(proposed, slots, block)
+        pending, turn = np.flatnonzero((accepted < ENOUGH) & (proposed < most)), turn + 1
+    return Counts(jax.tree.map(np.asarray, theta), accepted, proposed)
+
+
+def _counting(model: RejectionModel, like: Any, block: int) -> Any:
+    """``f(keys, thetas, covariates)``: acceptances among ``block`` proposals each, the worst."""
+
+    def propose(key: jax.Array, theta: Any, trees: tuple) -> Any:
+        if not trees:
+            return model.propose_block(key, theta, block)
+        key_row, key_point = jax.random.split(key)
+        row = jax.random.randint(key_row, (block,), 0, len(jax.tree.leaves(trees)[0]))
+        chosen = jax.tree.map(lambda a: a[row], trees)
+        each = jax.vmap(lambda k, *covariate: model.propose_one(k, theta, *covariate))
+        return each(jax.random.split(key_point, block), *chosen)
+
+    def count(key: jax.Array, theta: Any, trees: tuple) -> tuple:
+        new = propose(key, theta, trees)
+        worst = update_worst(no_worst(like), new.log_accept, new.points)
+        return jnp.sum(new.accepted, dtype=jnp.int32), worst
+
+    return jax.vmap(count, (0, 0, None))
+
+
+VERY_FEW = 1e-4
+
+
+LEVELS = {"5%": 0.05, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95}
+
+
+class PriorAcceptance:
+    """What ``offcut.prior_acceptance`` returns; printing it prints everything.
+
+    Attributes
+    ----------
+    rates : array
+        Acceptance rate at each draw of theta, averaged over covariates where there are some. Where
+        no proposal was accepted it is an upper limit, three in the number of proposals.
+    is_limit : array of bool
+        Whether a rate is such a limit.
+    theta : dict of arrays
+        The draws.
+    quantiles : dict
+        Quantiles of ``rates`` over the prior.
+    rejections : dict
+        Expected rejections a sweep at the same quantiles, for ``n`` observations.
+    below : dict
+        Share of the prior with rates below 0.01 and below 0.0001.
+    advice : list of str
+        What to think of it; empty where all is well.
+    """
+
+    def __init__(self, counts: Counts, n: int, averaged: bool) -> None:
+        order = np.argsort(counts.accepted / counts.proposed, kind="stable")
+        self.theta = {name: values[order] for name, values in counts.theta.items()}
+        self.rates, self.is_limit = counts.rates[order], (counts.accepted == 0)[order]
+        self.n, self._averaged = n, averaged
+        places = {k: int(level * (len(order) - 1)) for k, level in LEVELS.items()}
+        self._limited = {k: bool(self.is_limit[i]) for k, i in places.items()}
+        self.quantiles = {k: float(self.rates[i]) for k, i in places.items()}
+        self.rejections = {k: n * (1 / rate - 1) for k, rate in self.quantiles.items()}
+        self.below = {level: float(np.mean(self.rates < level)) for level in (FEW, VERY_FEW)}
+        self.advice = self._advise()
+
+    def _advise(self) -> list[str]:
+        if self.below[FEW] < 0.05:
+            return []
+        lowest = {name: values[0] for name, values in self.theta.items()}
+        advice = [
+            f"{self.below[FEW]:.0%} of the prior says that less than 1 in 100 passes, for example "
+            f"at {shown(lowest, 3)}. Where data do not exclude this, sweeps are slow, mix slowly, "
+            "and the posterior has a tail that a run may never see."
+        ]
+        advice.append(
+            "If you know better, say so in the prior: narrower scales, a location nearer to the "
+            "window. If not, watch the effective sample size and R-hat of |Y| in the summary."
+        )
+        return advice
+
+    def __str__(self) -> str:
+        over = ", averaged over the covariates' rows" if self._averaged else ""
+        least = "at least " if self._averaged else ""
+        what = "each observation" if self.n == 1 else f"{self.n:,} observations"
+        lines = [
+            f"Acceptance rate at {len(self.rates):,} draws from the prior{over}, and rejections a "
+            f"sweep for {what}:",
+            f"  {'prior quantile':>14}  {'accepted':>10}  {'rejections':>20}",
+        ]
+        for name, rate in self.quantiles.items():
+            limited = self._limited[name]
+            accepted = f"{'< ' if limited else ''}{rate:.2g}"
+            rejections = f"{'> ' if limited else least}{_count(self.rejections[name])}"
+            lines.append(f"  {name:>14}  {accepted:>10}  {rejections:>20}")
+        lines.append(
+            f"Less than 1% passes in {self.below[FEW]:.0%} of the prior, less than 0.01% in "
+            f"{self.below[VERY_FEW]:.0%}."
+        )
+        return "\n".join([*lines, *[f"- {line}" for line in self.advice]])
+
+    __repr__ = __str__
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if number < 1e7 else f"{number:.1e}"
+
+
+@in_float64
+def prior_acceptance(
+    model: RejectionModel,
+    *,
+    covariates: Any = None,
+    n: int | None = None,
+    draws: int = 200,
+    proposals: int = 100_000,
+    seed: int = 0,
+) -> PriorAcceptance:
+    """How much passes the filter, by the prior alone: look before a long run.
+
+    Parameters
+    ----------
+    model : RejectionModel
+        From ``truncated``, ``selected`` or ``RejectionModel``.
+    covariates : pytree with a row for each observation, optional
+        For models that need them; rates are then averages over the rows, and rejections at least
+        those given (rows that pass rarely need more).
+    n : int, optional
+        Observations to count rejections for; by default the rows of the covariates, else one.
+    draws : int
+        Draws of theta from the prior.
+    proposals : int
+        Proposals at each of them, at the most; fewer where acceptances are frequent.
+    seed : int
+        Seed.
+
+    Returns
+    -------
+    PriorAcceptance
+        ``print`` it; ``.quantiles``, ``.below`` and ``.rejections`` hold the numbers.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist, offcut
+    >>> model = offcut.truncated(
+    ...     prior={"loc": dist.Normal(0, 10)},
+    ...     base=lambda theta: dist.Normal(theta["loc"], 1),
+    ...     inside=lambda x: x > 0,
+    ... )
+    >>> found = offcut.prior_acceptance(model, draws=100, proposals=10_000)
+    >>> 0.3 < found.below[0.01] < 0.6
+    True
+    """
+    if not isinstance(model, RejectionModel):
+        raise ModelError(f"prior_acceptance is about rejection models, got {type(model).__name__}")
+    given = {"draws": draws, "proposals": proposals, "n": 1 if n is None else n}
+    for name, value in given.items():
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or not 1 <= value < 2**31:
+            raise SettingsError(f"{name} must be a whole number of at least 1, got {value!r}")
+    trees: tuple = ()
+    if covariates is not None:
+        trees = as_covariates(
+            covariates, count_rows(as_arrays(covariates, "covariates"), "covariates")
+        )
+        n = count_rows(trees, "covariates") if n is None else n
+    point_like(model, trees)  # says what is wrong where the model does not run
+    model.identify(trees)
+    counts = count_accepted(model, from_seed(seed), trees, int(draws), int(proposals))
+    return PriorAcceptance(counts, 1 if n is None else int(n), bool(trees))

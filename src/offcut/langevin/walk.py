@@ -1,0 +1,194 @@
+r"""kappa by random walks judged by simulated frames: exchange and pseudo-marginal.
+
+Exchange (Murray, Ghahramani & MacKay 2006): simulate n frames at kappa' and accept with
+
+    p(kappa') / p(kappa) x exp{(kappa' - kappa)·(s_X - s_sim)},   s = sum of diag(Gᵀ X H),
+
+in which all normalisers have cancelled. Pseudo-marginal: with k rejections before r acceptances
+C(r+n+k-1, k) / C(r+k-1, k) is unbiased for (D(kappa) / Z(kappa))^n. Nothing of a simulation is
+kept but counts and sums, so its columns may be sorted by kappa'.
+
+Under a budget kappa' is refused where its run had more than B rejections.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import gammaln
+
+from offcut.base import MOST_REJECTED, OK, Stage
+from offcut.errors import TrustWarning
+from offcut.kernels.random_walk import walk
+from offcut.kernels.tuning import tuned
+from offcut.langevin.augmented import refuse_hopeless
+from offcut.langevin.draws import acceptance
+from offcut.langevin.rejections import run
+from offcut.langevin.sampler import LangevinData, LangevinSampler, State
+from offcut.langevin.sequential import log_envelope
+
+#: Acceptances that an estimate waits for at the most.
+MOST_ACCEPTANCES = 2**20
+
+
+#: Estimates with a larger variance of their logarithm are worth a warning.
+NOISY = 4.0
+
+
+class Walked(NamedTuple):
+    """|Y| of the run that led here; the estimate of log (D/Z)^n and its r, where there is one."""
+
+    rejected: jax.Array
+    log_estimate: jax.Array
+    acceptances: jax.Array
+
+
+class WalkSampler(LangevinSampler):
+    """What both share: propose, simulate, decide."""
+
+    smallest_scale = 0.0
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.draws_rejections = self.layout.p > 1
+
+    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Walked:
+        """Nothing simulated yet."""
+        refuse_hopeless(np.asarray(self.kappa(state.position)), int(data.n), budget, self.layout.d)
+        return Walked(jnp.int32(0), jnp.zeros(()), jnp.int32(0))
+
+    def log_ratio(
+        self,
+        key: jax.Array,
+        kappa: jax.Array,
+        new: jax.Array,
+        state: State,
+        stage: Stage,
+        data: Any,
+    ) -> tuple[jax.Array, Walked]:
+        """Log acceptance ratio without the prior, and what travels with the new kappa."""
+        raise NotImplementedError
+
+    def move(
+        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
+    ) -> tuple[State, dict[str, jax.Array], jax.Array]:
+        """One Metropolis step."""
+        key_walk, key_simulate, key_accept = jax.random.split(key, 3)
+        position = walk(key_walk, state.position, state.tuning)
+        kappa, new_kappa = self.kappa(state.position), self.kappa(position)
+        ratio, walked = self.log_ratio(key_simulate, kappa, new_kappa, state, stage, data)
+        ratio += self.prior.log_density(position, {}) - self.prior.log_density(state.position, {})
+        over = walked.rejected > stage.budget
+        usable = ~over & ~jnp.isnan(ratio)
+        rate = jnp.exp(jnp.minimum(jnp.where(usable, ratio, -jnp.inf), 0.0))
+        accepted = jax.random.uniform(key_accept) < rate
+        moved = state._replace(
+            position=jnp.where(accepted, position, state.position),
+            own=jax.tree.map(lambda a, b: jnp.where(accepted, a, b), walked, state.own),
+        )
+        if self.adapts:
+            target = self.kernel.target_acceptance
+            told = jnp.where(over, jnp.nan, rate)  # the budget says nothing about the scale
+            moved = moved._replace(
+                tuning=tuned(state.tuning, stage, moved.position, told, target, self.smallest_scale)
+            )
+        stats = {
+            "rejected": moved.own.rejected,
+            "acceptance_rate": rate,
+            "accepted": accepted,
+            "over_budget": over,
+            "step_size": state.tuning.step_size,
+        }
+        return moved, stats, jnp.int32(OK)
+
+    def rejected(self, state: State) -> int:
+        """|Y| of the run that led to the current kappa."""
+        return int(state.own.rejected)
+
+
+class ExchangeSampler(WalkSampler):
+    """Swap the concentrations of data and simulation."""
+
+    def log_ratio(
+        self,
+        key: jax.Array,
+        kappa: jax.Array,
+        new: jax.Array,
+        state: State,
+        stage: Stage,
+        data: Any,
+    ) -> tuple[jax.Array, Walked]:
+        """(kappa' - kappa)·(s_X - s_sim)."""
+        order = jnp.argsort(-new)
+        simulated = run(self.layout, key, new[order], data.n, stage.budget, last=True)
+        along = jnp.zeros_like(new).at[order].set(simulated.accepted_along)
+        ratio = jnp.sum((new - kappa) * (self.along(state, data) - along))
+        return ratio, state.own._replace(rejected=simulated.rejected)
+
+
+class PseudoMarginalSampler(WalkSampler):
+    """The estimate of (D/Z)^n travels with kappa."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # The noise of the estimate does not vanish with the step: without a floor warm-up would
+        # chase the target acceptance down to a step of zero.
+        self.smallest_scale = 0.24 / self.layout.p**0.5
+        self._first = jax.jit(self._estimate)
+
+    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Walked:
+        """r is fixed here for the whole run."""
+        walked = super().first_own(key, state, data, budget)
+        n, at = int(data.n), self.kappa(state.position)
+        wanted = self.kernel.acceptances
+        if wanted is None:
+            share = 1 - float(acceptance(at, self.layout.d))
+            wanted = int(np.clip(n * n * share, n, MOST_ACCEPTANCES))
+            if n * n * share > NOISY * MOST_ACCEPTANCES:
+                warnings.warn(
+                    f"pseudo-marginal estimates for {n:,} frames have a variance of about "
+                    f"{n * n * share / MOST_ACCEPTANCES:.0f} on the log scale: the chain will "
+                    "hardly move. Take another method",
+                    TrustWarning,
+                    stacklevel=2,
+                )
+        estimate = self._first(key, at, jnp.int32(wanted), data.n)
+        return walked._replace(log_estimate=estimate, acceptances=jnp.int32(wanted))
+
+    def _estimate(
+        self, key: jax.Array, kappa: jax.Array, wanted: jax.Array, n: jax.Array
+    ) -> jax.Array:
+        """log of the unbiased estimate of Z(kappa)^-n, less log D(kappa)^-n."""
+        most = jnp.int32(MOST_REJECTED)
+        k = run(self.layout, key, jnp.sort(kappa)[::-1], wanted, most).rejected.astype(float)
+        r = wanted.astype(float)
+        return gammaln(r + n + k) - gammaln(r + n) - gammaln(r + k) + gammaln(r)
+
+    def log_ratio(
+        self,
+        key: jax.Array,
+        kappa: jax.Array,
+        new: jax.Array,
+        state: State,
+        stage: Stage,
+        data: Any,
+    ) -> tuple[jax.Array, Walked]:
+        """Ratio of estimated likelihoods; the budget is judged by a run of its own."""
+        key_budget, key_estimate = jax.random.split(key)
+        own, d = state.own, self.layout.d
+        falling, new_falling = jnp.sort(kappa)[::-1], jnp.sort(new)[::-1]
+        judged = run(self.layout, key_budget, new_falling, data.n, stage.budget)
+        estimate = lax.cond(
+            judged.rejected > stage.budget,
+            lambda: jnp.array(-jnp.inf),
+            lambda: self._estimate(key_estimate, new, own.acceptances, data.n),
+        )
+        envelopes = log_envelope(d, falling) - log_envelope(d, new_falling)
+        ratio = jnp.sum((new - kappa) * self.along(state, data)) + data.n * envelopes
+        ratio += estimate - own.log_estimate
+        return ratio, Walked(judged.rejected, estimate, own.acceptances)

@@ -1,1 +1,0 @@
-"""Looking where a run has not been, without going there."""

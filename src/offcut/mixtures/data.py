@@ -1,0 +1,105 @@
+"""From what the user has to events and probes.
+
+Static sizes of a mixture problem, and its arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from offcut.augmentation.rejections import Layout
+from offcut.errors import DataError
+from offcut.models.data import as_arrays, count_rows
+from offcut.numerics.normal import Base, size
+
+
+class MixtureLayout(NamedTuple):
+    """``rows`` places for events with d coordinates in G groups, K components.
+
+    The number of events is data, so that data of about the same size share compiled code.
+    ``buffer`` has the sizes of the buffer of rejections: chunk, the points handled at a time, and
+    block, the proposals drawn at a time. ``names`` are those of the groups, where windows are
+    looked up by them.
+    """
+
+    rows: int
+    d: int
+    groups: int
+    components: int
+    buffer: Layout
+    names: tuple[str, ...] = ()
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """What windows are looked up by: names, or the numbers of groups that have none."""
+        return self.names or tuple(map(str, range(self.groups)))
+
+    @classmethod
+    def of(
+        cls, n: int, d: int, groups: int, components: int, names: tuple[str, ...] = ()
+    ) -> MixtureLayout:
+        """Chunks whose features and log densities stay in the second level of cache."""
+        row = max(size(d), components)
+        roomy = int(np.clip(2 ** int(math.log2(2**16 / row)), 128, 1024))
+        chunk = int(np.clip(2 ** math.ceil(math.log2(max(n, 2))), 128, roomy))
+        rows = -(-n // chunk) * chunk
+        return cls(rows, d, groups, components, Layout(rows, chunk, chunk, True, 2), names)
+
+    @property
+    def chunk(self) -> int:
+        """Points handled at a time."""
+        return self.buffer.chunk
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of events."""
+        return self.rows // self.chunk
+
+
+class MixtureData(NamedTuple):
+    """Events on the sampler's scale, (x - shift) / scale, padded to whole chunks.
+
+    x : (d, rows). group : (rows,), 0 to G - 1. counts : (G,) events in each group.
+    probes : indices of events at which log densities are followed.
+    """
+
+    x: jax.Array
+    group: jax.Array
+    counts: jax.Array
+    shift: jax.Array
+    scale: jax.Array
+    base: Base
+    probes: jax.Array
+
+    @property
+    def n(self) -> jax.Array:
+        """Events."""
+        return self.counts.sum()
+
+
+#: Events at which the log density is followed, for R-hat.
+PROBES = 12
+
+
+def as_events(data: Any, taker: str = "a mixture") -> tuple[np.ndarray, bool]:
+    """(n, d) floats, and whether the data are single numbers."""
+    # Data frames and offcut.cytometry.Events carry their numbers in ``values``.
+    carries = hasattr(data, "columns") or hasattr(data, "channels")
+    values = as_arrays(data.values if carries else data, "data")
+    if isinstance(values, dict | tuple):
+        raise DataError(f"{taker} takes one array (events, channels), got a dict or tuple")
+    count_rows(values, "data")
+    if values.ndim > 2:
+        raise DataError(f"data must be (events, channels), got shape {values.shape}")
+    scalar = values.ndim == 1
+    return np.asarray(values, float).reshape(len(values), -1), scalar
+
+
+def probes(n: int) -> np.ndarray:
+    """Events at which the log density is followed: a fixed random choice."""
+    chosen = np.sort(np.random.default_rng(n).choice(n, min(n, PROBES), replace=False))
+    return np.resize(chosen, PROBES)  # always as many, for compiled code depends on it

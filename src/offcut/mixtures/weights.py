@@ -1,0 +1,363 @@
+"""Groups that share components: the hierarchical Dirichlet process (Teh et al. 2006), truncated.
+
+    beta ~ sticks(gamma),    omega_g | beta ~ Dirichlet(alpha beta_1, ..., alpha beta_K).
+
+Given the number c_gk of points of group g in component k: omega_g ~ Dirichlet(alpha beta + c_g).
+For beta the omega are summed out; with t_gk the number of tables that c_gk customers occupy in a
+Chinese restaurant with concentration alpha beta_k (each customer i = 0, 1, ... opens one with
+probability alpha beta_k / (alpha beta_k + i)), the sticks of beta see sum_g t_gk as counts.
+
+The concentration of a Dirichlet process: a number, or a prior on it.
+
+Stick-breaking weights: the truncated Dirichlet process (Ishwaran & James 2001).
+
+    v_k ~ Beta(1, alpha), k < K, v_K = 1,    omega_k = v_k prod_{l<k} (1 - v_l).
+
+Given the number c_k of points in each component, v_k ~ Beta(1 + c_k, alpha + c_{>k}); with the
+sticks summed out the labels have
+
+    p(z | alpha) = prod_{k<K} B(1 + c_k, alpha + c_{>k}) / B(1, alpha),
+
+which depends on the order of the components. Swapping the labels of two components is therefore a
+move of its own (Papaspiliopoulos & Roberts 2008); without it a large component that sits behind
+small ones stays there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import lax
+from jax.scipy.special import betaln, gammaln
+
+from offcut.errors import ModelError
+from offcut.models.support import in_support, log_prob
+from offcut.numerics.slice_sampling import slice_sample
+
+
+class Concentration:
+    """alpha: fixed, or with a prior (a NumPyro distribution on the positive numbers)."""
+
+    def __init__(self, value: Any, name: str = "alpha") -> None:
+        self.learned = isinstance(value, dist.Distribution)
+        self.prior = value if self.learned else None
+        if self.learned:
+            if value.batch_shape or value.event_shape or _negative(value):
+                raise ModelError(
+                    f"{name} needs a prior on one positive number, e.g. dist.Gamma(2, 2), got "
+                    f"{type(value).__name__} on {value.support}"
+                )
+            self.fixed = float("nan")
+            return
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not number or not 0 < float(value) < np.inf:
+            raise ModelError(
+                f"{name} must be a positive number, or a prior such as dist.Gamma(2, 2), got "
+                f"{value!r}"
+            )
+        self.fixed = float(value)
+
+    def first(self, key: jax.Array) -> jax.Array:
+        """A value to start from."""
+        drawn = self.from_prior(key)
+        if self.prior is None:
+            return drawn
+        moderate = jnp.clip(drawn, 1e-3, 1e3)
+        return jnp.where(in_support(self.prior, moderate), moderate, drawn)
+
+    def from_prior(self, key: jax.Array) -> jax.Array:
+        """A draw from the prior, or the fixed value."""
+        if self.prior is None:
+            return jnp.asarray(self.fixed)
+        return self.prior.sample(key).astype(float)
+
+    def update(
+        self, key: jax.Array, value: jax.Array, log_likelihood: Callable[[jax.Array], jax.Array]
+    ) -> jax.Array:
+        """Slice-sample log alpha given what it explains."""
+        prior = self.prior
+        if prior is None:
+            return value
+
+        def log_density(log_value: jax.Array) -> jax.Array:
+            inside = jnp.abs(log_value) < LARGEST
+            alpha = jnp.exp(jnp.clip(log_value[0], -LARGEST, LARGEST))
+            log_p = log_prob(prior, alpha) + jnp.log(alpha) + log_likelihood(alpha)
+            return jnp.where(inside & ~jnp.isnan(log_p), log_p[None], -jnp.inf)
+
+        start = jnp.log(value)[None]
+        moved = slice_sample(key, log_density, start, -LARGEST, LARGEST, 1.0, jnp.array([True]))
+        return jnp.exp(moved[0])
+
+    def _named(self) -> dict[str, float]:
+        """Parameters of the prior."""
+        names = [n for n in self.prior.arg_constraints if hasattr(self.prior, n)]  # type: ignore[union-attr]
+        return {n: float(getattr(self.prior, n)) for n in names}
+
+    def __repr__(self) -> str:
+        if self.prior is None:
+            return f"{self.fixed:g}"
+        values = ", ".join(f"{name}={value:g}" for name, value in self._named().items())
+        return f"{type(self.prior).__name__}({values})"
+
+
+#: log alpha stays within these; nobody's prior reaches beyond.
+LARGEST = 50.0
+
+
+def _negative(prior: Any) -> bool:
+    """Whether the prior allows a negative number."""
+    return bool(np.all(prior.support(-1.0))) or bool(np.all(prior.support(-1e-3)))
+
+
+#: Swaps tried in a sweep.
+SWAPS = 8
+
+
+class StickState(NamedTuple):
+    """log omega, (1, K) as all groups share it, and alpha."""
+
+    log_weights: jax.Array
+    alpha: jax.Array
+
+
+class Sticks:
+    """One set of weights for all groups."""
+
+    def __init__(self, alpha: Concentration, components: int) -> None:
+        self.alpha, self.components = alpha, components
+
+    def first(self, key: jax.Array, counts: jax.Array) -> StickState:
+        """Weights given counts (G, K), at a first alpha."""
+        key_alpha, key_sticks = jax.random.split(key)
+        alpha = self.alpha.first(key_alpha)
+        return StickState(break_sticks(key_sticks, counts.sum(0), alpha)[0][None], alpha)
+
+    def from_prior(self, key: jax.Array) -> StickState:
+        """A draw from the prior (for the invariance test)."""
+        key_alpha, key_sticks = jax.random.split(key)
+        alpha = self.alpha.from_prior(key_alpha)
+        nothing = jnp.zeros(self.components)
+        return StickState(break_sticks(key_sticks, nothing, alpha)[0][None], alpha)
+
+    def log_labels(self, state: StickState, counts: jax.Array) -> jax.Array:
+        """log p(z | alpha) with the sticks summed out; ``counts`` is (G, K)."""
+        return log_stick_labels(counts.sum(0), state.alpha)
+
+    def update(
+        self, key: jax.Array, state: StickState, counts: jax.Array
+    ) -> tuple[StickState, jax.Array]:
+        """Swap labels, then draw sticks given labels and alpha given sticks.
+
+        Also returns the order: entry k is the old label of what is now component k.
+        """
+        key_swap, key_sticks, key_alpha = jax.random.split(key, 3)
+        order = swap_labels(key_swap, counts.sum(0), state.alpha)
+        log_weights, log_rest = break_sticks(key_sticks, counts.sum(0)[order], state.alpha)
+        alpha = self.alpha.update(key_alpha, state.alpha, log_sticks(log_rest, self.components))
+        return StickState(log_weights[None], alpha), order
+
+    def log_measure(self, state: StickState, log_rates: jax.Array) -> jax.Array:
+        r"""log density of omega and log u in terms of lambda = u omega, (1, K), up to a constant.
+
+        With R_k = sum_{j>=k} lambda_j, so that 1 - v_k = R_{k+1} / R_k and u = R_1, it is
+        (lambda_K / u)^(alpha - 1) / (u prod_{k<K} R_k).
+        """
+        log_behind = lax.cumlogsumexp(log_rates[0], reverse=True)
+        log_u = log_behind[0]
+        last = (state.alpha - 1.0) * (log_rates[0, -1] - log_u)
+        return last - jnp.sum(log_behind[:-1]) - log_u
+
+    def record(self, state: StickState) -> dict[str, jax.Array]:
+        """Posterior variables beside the weights."""
+        return {"alpha": state.alpha} if self.alpha.learned else {}
+
+
+def break_sticks(
+    key: jax.Array, counts: jax.Array, alpha: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """log omega and sum_k log(1 - v_k), in logarithms throughout: sticks may be 1 to rounding."""
+    shapes = jnp.stack([1.0 + counts[:-1], alpha + _behind(counts)[:-1]])
+    own, rest = jax.random.loggamma(key, shapes)
+    both = jnp.logaddexp(own, rest)
+    log_left = jnp.concatenate([jnp.zeros(1), jnp.cumsum(rest - both)])
+    log_own = jnp.concatenate([own - both, jnp.zeros(1)])
+    return log_own + log_left, jnp.sum(rest - both)
+
+
+def log_sticks(log_rest: jax.Array, components: int) -> Callable[[jax.Array], jax.Array]:
+    """log p(v | alpha) as a function of alpha."""
+    return lambda alpha: (components - 1) * jnp.log(alpha) + (alpha - 1) * log_rest
+
+
+def log_stick_labels(counts: jax.Array, alpha: jax.Array) -> jax.Array:
+    """log p(z | alpha) with the sticks summed out."""
+    own, behind = counts[:-1], _behind(counts)[:-1]
+    # B(1, alpha) = 1 / alpha.
+    return jnp.sum(betaln(1.0 + own, alpha + behind) + jnp.log(alpha))
+
+
+def swap_labels(key: jax.Array, counts: jax.Array, alpha: jax.Array) -> jax.Array:
+    """A few swaps of two labels each, by Metropolis: the order of components that results."""
+    K = counts.shape[0]
+
+    if K < 2:
+        return jnp.arange(K)
+    uniform = jax.random.uniform(key, (SWAPS, 3))
+
+    def swap(turn: int, carry: tuple) -> tuple:
+        order, log_p = carry
+        first, apart, accept = uniform[turn]
+        i = jnp.int32(first * K)
+        j = (i + 1 + jnp.int32(apart * (K - 1))) % K
+        swapped = order.at[i].set(order[j]).at[j].set(order[i])
+        new_log_p = log_stick_labels(counts[swapped], alpha)
+        accepted = jnp.log(accept) < new_log_p - log_p
+        return jnp.where(accepted, swapped, order), jnp.where(accepted, new_log_p, log_p)
+
+    start = (jnp.arange(K), log_stick_labels(counts, alpha))
+    return lax.fori_loop(0, SWAPS, swap, start)[0]
+
+
+def _behind(counts: jax.Array) -> jax.Array:
+    """Points in all components behind each."""
+    return jnp.cumsum(counts[::-1])[::-1] - counts
+
+
+#: Customers seated at a time.
+SEATS = 1024
+
+
+#: Below this a share of beta counts as this much: 0 would make its Dirichlet degenerate.
+LEAST_LOG = -600.0
+
+
+class HierarchyState(NamedTuple):
+    """log omega (G, K), log beta (K,), gamma of the sticks of beta, alpha of the groups."""
+
+    log_weights: jax.Array
+    log_shared: jax.Array
+    alpha: jax.Array
+    group_alpha: jax.Array
+
+
+class Hierarchy:
+    """Weights of each group around shared ones."""
+
+    def __init__(
+        self, alpha: Concentration, group_alpha: Concentration, components: int, groups: int
+    ) -> None:
+        self.alpha, self.group_alpha = alpha, group_alpha
+        self.components, self.groups = components, groups
+
+    def first(self, key: jax.Array, counts: jax.Array) -> HierarchyState:
+        """Weights given counts (G, K), at first concentrations."""
+        keys = jax.random.split(key, 4)
+        alpha, group_alpha = self.alpha.first(keys[0]), self.group_alpha.first(keys[1])
+        shared = break_sticks(keys[2], (counts > 0).sum(0).astype(float), alpha)[0]
+        return self._groups(keys[3], shared, alpha, group_alpha, counts)
+
+    def from_prior(self, key: jax.Array) -> HierarchyState:
+        """A draw from the prior (for the invariance test)."""
+        keys = jax.random.split(key, 4)
+        alpha, group_alpha = self.alpha.from_prior(keys[0]), self.group_alpha.from_prior(keys[1])
+        shared = break_sticks(keys[2], jnp.zeros(self.components), alpha)[0]
+        nothing = jnp.zeros((self.groups, self.components))
+        return self._groups(keys[3], shared, alpha, group_alpha, nothing)
+
+    def _groups(
+        self,
+        key: jax.Array,
+        log_shared: jax.Array,
+        alpha: jax.Array,
+        group_alpha: jax.Array,
+        counts: jax.Array,
+    ) -> HierarchyState:
+        """omega_g ~ Dirichlet(alpha beta + c_g), in logarithms."""
+        shapes = _shapes(log_shared, group_alpha)[None, :] + counts
+        draws = jax.random.loggamma(key, shapes)
+        log_weights = draws - jax.nn.logsumexp(draws, axis=1, keepdims=True)
+        return HierarchyState(log_weights, log_shared, alpha, group_alpha)
+
+    def log_labels(self, state: HierarchyState, counts: jax.Array) -> jax.Array:
+        """log p(z | beta) with the groups' weights summed out."""
+        weights = _shapes(state.log_shared, state.group_alpha)
+        return jnp.sum(jax.vmap(log_dirichlet_multinomial, (0, None))(counts, weights))
+
+    def update(
+        self, key: jax.Array, state: HierarchyState, counts: jax.Array
+    ) -> tuple[HierarchyState, jax.Array]:
+        """Concentration of the groups, tables, labels swapped, beta, its concentration, weights.
+
+        Also returns the order: entry k is the old label of what is now component k.
+        """
+        keys = jax.random.split(key, 6)
+
+        def log_likelihood(group_alpha: jax.Array) -> jax.Array:
+            return self.log_labels(state._replace(group_alpha=group_alpha), counts)
+
+        group_alpha = self.group_alpha.update(keys[0], state.group_alpha, log_likelihood)
+        tables = seat_customers(keys[1], counts, _shapes(state.log_shared, group_alpha)).sum(0)
+        order = swap_labels(keys[2], tables, state.alpha)
+        log_shared, log_rest = break_sticks(keys[3], tables[order], state.alpha)
+        alpha = self.alpha.update(keys[4], state.alpha, log_sticks(log_rest, self.components))
+        return self._groups(keys[5], log_shared, alpha, group_alpha, counts[:, order]), order
+
+    def log_measure(self, state: HierarchyState, log_rates: jax.Array) -> jax.Array:
+        r"""log density of omega_g and log u_g in terms of lambda_g = u_g omega_g, (G, K).
+
+        With a_k = alpha beta_k it is prod_g prod_k lambda_gk^(a_k - 1) / u_g^(sum a_k).
+        """
+        shapes = _shapes(state.log_shared, state.group_alpha)
+        log_u = jax.nn.logsumexp(log_rates, axis=1)
+        rates = jnp.sum((shapes[None, :] - 1.0) * log_rates)
+        return rates - jnp.sum(shapes) * jnp.sum(log_u)
+
+    def record(self, state: HierarchyState) -> dict[str, jax.Array]:
+        """Posterior variables beside the weights."""
+        named = {"shared_weights": jnp.exp(state.log_shared)}
+        if self.alpha.learned:
+            named["alpha"] = state.alpha
+        if self.group_alpha.learned:
+            named["group_alpha"] = state.group_alpha
+        return named
+
+
+def _shapes(log_shared: jax.Array, group_alpha: jax.Array) -> jax.Array:
+    """alpha beta, kept above zero."""
+    return group_alpha * jnp.exp(jnp.maximum(log_shared, LEAST_LOG))
+
+
+def seat_customers(key: jax.Array, counts: jax.Array, weights: jax.Array) -> jax.Array:
+    """Tables t_gk that c_gk customers occupy: one uniform for each customer, all cells in a row."""
+    shape = counts.shape
+    cells = counts.astype(jnp.int32).reshape(-1)
+    ends = jnp.cumsum(cells)
+    starts = ends - cells
+    weight = jnp.broadcast_to(weights[None, :], shape).reshape(-1)
+
+    def seat(block: jax.Array, tables: jax.Array) -> jax.Array:
+        customer = block * SEATS + jnp.arange(SEATS)
+        cell = jnp.minimum(jnp.searchsorted(ends, customer, side="right"), cells.size - 1)
+        before = customer - starts[cell]
+        uniform = jax.random.uniform(jax.random.fold_in(key, block), (SEATS,))
+        opens = (uniform * (weight[cell] + before) < weight[cell]) & (customer < ends[-1])
+        return tables.at[cell].add(opens)
+
+    blocks = -(-ends[-1] // SEATS)
+    return lax.fori_loop(0, blocks, seat, jnp.zeros(cells.size, jnp.int32)).reshape(shape) * 1.0
+
+
+def log_dirichlet_multinomial(counts: jax.Array, weights: jax.Array) -> jax.Array:
+    """log probability of labels with the given counts where omega ~ Dirichlet(weights)."""
+    total = jnp.sum(weights)
+    return (
+        gammaln(total)
+        - gammaln(total + jnp.sum(counts))
+        + jnp.sum(gammaln(weights + counts) - gammaln(weights))
+    )

@@ -1,0 +1,269 @@
+"""From what the user has (lists, arrays, data frames, dicts) to what compiled code takes.
+
+Everything that can be wrong with the data is found here, before any sampling, and said plainly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.errors import DataError, ModelError, OffcutError
+from offcut.models.rejection import RejectionModel
+
+
+class Observed(NamedTuple):
+    """The data as compiled code sees them: rows padded to whole chunks, covariates or ().
+
+    ``hidden`` says which parts of the points are unknown (``offcut.augmentation``); None where all
+    is known.
+    """
+
+    points: Any
+    covariates: tuple  # () or (pytree with n rows,)
+    hidden: Any = None
+
+
+def pad_rows(tree: Any, chunk: int) -> Any:
+    """Rows repeated from the first up to a whole number of chunks; the sum ignores them."""
+
+    def pad(a: jax.Array) -> jax.Array:
+        missing = -a.shape[0] % chunk
+        return jnp.concatenate([a, jnp.broadcast_to(a[:1], (missing, *a.shape[1:]))])
+
+    return jax.tree.map(pad, tree)
+
+
+def as_covariates(covariates: Any, n: int) -> tuple:
+    """() where there are none, else a pytree of arrays with n rows; data frames become dicts."""
+    if covariates is None:
+        return ()
+    if hasattr(covariates, "columns") and hasattr(covariates, "items"):
+        covariates = {str(name): column for name, column in covariates.items()}
+    tree = as_arrays(covariates, "covariates")
+    rows = count_rows(tree, "covariates")
+    if rows != n:
+        raise DataError(
+            f"covariates have {rows} rows for {n} observations: every observation needs its own"
+        )
+    return (jax.tree.map(jnp.asarray, tree),)
+
+
+def as_arrays(tree: Any, what: str, as_they_came: bool = False) -> Any:
+    """Dicts and tuples are trees; everything else is turned into one array.
+
+    Floats come out in double precision, or ``as_they_came`` where they had less.
+    """
+    if isinstance(tree, dict):
+        return {k: as_arrays(v, f"{what}[{k!r}]", as_they_came) for k, v in tree.items()}
+    if isinstance(tree, tuple):
+        parts = [as_arrays(v, f"{what}[{i}]", as_they_came) for i, v in enumerate(tree)]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    if tree is None:
+        raise DataError(f"{what} is None; give an array with a row for each observation")
+    if np.ma.is_masked(tree):
+        raise DataError(
+            f"{what} has {int(np.ma.getmaskarray(tree).sum())} masked values; remove these rows: "
+            "a value that was not recorded is not an observation"
+        )
+    try:
+        array = np.asarray(tree)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{what} cannot be read as an array of numbers ({error}); give one row of the same "
+            "length for each observation"
+        ) from error
+    if array.dtype == object and not any(isinstance(value, str | bytes) for value in array.flat):
+        with contextlib.suppress(TypeError, ValueError):
+            array = array.astype(float)
+    if array.dtype.kind not in "fiub":
+        example = array.ravel()[0] if array.size else ""
+        raise DataError(
+            f"{what} must be real numbers, got {array.dtype} (first value {str(example)!r}); "
+            "convert such columns to numbers or leave them out"
+        )
+    if array.dtype.kind == "f":
+        if array.dtype.itemsize > 8 or not as_they_came:
+            array = array.astype(np.float64)
+        bad = ~np.isfinite(array)
+        if bad.any():
+            kinds = f"{int(np.isnan(array).sum())} NaN and {int(np.isinf(array).sum())} infinite"
+            first = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise DataError(
+                f"{what} has {kinds} values among {array.size} (the first at index {first}); "
+                "remove or impute these rows: a value that was not recorded is not an observation"
+            )
+    return array
+
+
+def count_rows(tree: Any, what: str) -> int:
+    """Length of the first axis, the same for all parts."""
+    leaves = jax.tree.leaves(tree)
+    if not leaves:
+        raise DataError(f"{what} is empty: at least one observation is needed")
+    for leaf in leaves:
+        if leaf.ndim == 0:
+            raise DataError(
+                f"{what} must have a row for each observation, got the number {leaf}; give a "
+                "list or an array (the parts of a dict or tuple are arrays, too)"
+            )
+    rows = {leaf.shape[0] for leaf in leaves}
+    if len(rows) > 1:
+        raise DataError(f"the parts of {what} have different numbers of rows: {sorted(rows)}")
+    n = rows.pop()
+    if n == 0:
+        raise DataError(f"{what} is empty: at least one observation is needed")
+    return int(n)
+
+
+def point_size(like: Any) -> int:
+    """Numbers in one point."""
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(like))
+
+
+def point_like(model: RejectionModel, covariates: tuple) -> Any:
+    """Shapes and dtypes of one proposal."""
+    first = jax.tree.map(lambda a: a[0], covariates)
+
+    def propose(key: jax.Array) -> Any:
+        return model.propose(key, model.prior.sample(key), *first)
+
+    return _traced(model, "propose (or base)", propose, jax.random.key(0), bool(covariates))
+
+
+def recorded_like(model: RejectionModel, like: Any) -> Any:
+    """Shapes and dtypes of one observation."""
+    return jax.eval_shape(model.recorded, like)
+
+
+def _traced(
+    model: RejectionModel, name: str, function: Callable[..., Any], argument: Any, covariates: bool
+) -> Any:
+    """Shapes of what a function of the user returns; its errors in the user's terms."""
+    try:
+        return jax.eval_shape(function, argument)
+    except OffcutError:
+        raise
+    except KeyError as error:
+        names = sorted([*model.prior.shapes, *model.prior.deterministic])
+        raise ModelError(f"{name} asks for {error}, but theta has {names}") from error
+    except (jax.errors.TracerBoolConversionError, jax.errors.TracerArrayConversionError) as error:
+        raise ModelError(
+            f"{name} cannot be compiled: it decides by the value of a JAX array (if, and, or, not, "
+            "0 < x < 1) or hands one to NumPy; use & | ~ with parentheses, jax.numpy.where, and "
+            "jax.numpy in place of numpy"
+        ) from error
+    except Exception as error:
+        said = next(iter(str(error).splitlines()), "")
+        hint = (
+            "with covariates every function of the model takes the covariate as its last argument"
+            if covariates
+            else "without covariates= no function of the model gets one"
+        )
+        hint = f"; {hint}" if isinstance(error, TypeError) else ""
+        raise ModelError(
+            f"{name} fails for one point: {type(error).__name__}: {said}{hint}"
+        ) from error
+
+
+def matched(points: Any, like: Any) -> Any:
+    """The data in the shape and dtype of proposals, or an error that shows both."""
+    have, want = jax.tree.structure(points), jax.tree.structure(like)
+    if have != want:  # type: ignore[operator]
+        raise DataError(
+            f"data have the structure {_form(have)}, proposals {_form(want)} (* is an array): "
+            "give the data in the form that propose returns"
+        )
+
+    def match(array: np.ndarray, shape: jax.ShapeDtypeStruct) -> np.ndarray:
+        if array.shape[1:] != shape.shape:
+            raise DataError(
+                f"one observation has shape {array.shape[1:]}, one proposal {shape.shape} "
+                f"(data have shape {array.shape}): the first axis counts observations"
+            )
+        rounded = np.issubdtype(shape.dtype, np.integer) and array.dtype.kind == "f"
+        if rounded and not np.array_equal(array, np.round(array)):
+            raise DataError("proposals are integers, but the data have fractional values")
+        return array.astype(shape.dtype)
+
+    return jax.tree.map(match, points, like)
+
+
+def check_scalars(model: RejectionModel, like: Any, covariates: tuple) -> None:
+    """log_proposal, log_accept and log_reject give scalars."""
+    first = jax.tree.map(lambda a: a[0], covariates)
+    functions = {"log_proposal": model.log_proposal, "log_accept": model.log_accept}
+    if model.log_reject is not None:
+        functions["log_reject"] = model.log_reject
+    for name, function in functions.items():
+
+        def call(point: Any, function: Any = function) -> Any:
+            return function(model.prior.sample(jax.random.key(0)), point, *first)
+
+        said = "log_accept (or inside)" if name == "log_accept" else name
+        result = _traced(model, said, call, like, bool(covariates))
+        shape = getattr(result, "shape", None)
+        if shape != ():
+            raise ModelError(
+                f"{said} must return one number for one point, got "
+                f"{type(result).__name__ if shape is None else f'shape {shape}'}; sum over the "
+                "point's own axes, or use jax.numpy.all in a window (for a base distribution: "
+                ".to_event(1))"
+            )
+
+
+def _form(structure: Any) -> str:
+    return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
+
+
+def check_exact_updates(model: RejectionModel, points: Any) -> None:
+    """Each exact update gives a dict of the parameters it was declared for."""
+    for names, function in model.exact_updates.items():
+
+        def call(points: Any, function: Any = function) -> Any:
+            key = jax.random.key(0)
+            return function(key, model.prior.sample(key), points)
+
+        said = f"the exact update of {', '.join(names)}"
+        result = _traced(model, said, call, points, False)
+        if not isinstance(result, dict) or set(result) != set(names):
+            came = sorted(result) if isinstance(result, dict) else type(result).__name__
+            raise ModelError(f"{said} must return a dict with {sorted(names)}, got {came}")
+        for name, value in result.items():
+            if value.shape != model.prior.shapes[name]:
+                raise ModelError(
+                    f"{said} returned {name} with shape {value.shape}, but the prior has "
+                    f"{model.prior.shapes[name]}"
+                )
+
+
+def check_names(model: RejectionModel, observed: dict[str, np.ndarray]) -> None:
+    """Names that the result can hold."""
+    parameters = (*model.prior.shapes, *model.prior.deterministic)
+    for what, names, taken in (
+        ("parameter", parameters, ("chain", "draw")),
+        ("part of the data", observed, ("observation",)),
+    ):
+        for name in names:
+            if name in taken or "/" in name:
+                raise ModelError(
+                    f"no {what} may be called {name!r}: the result has an axis of that name, or "
+                    "reads / as a path; rename it"
+                )
+
+
+def named_arrays(tree: Any, name: str, inner: bool = False) -> dict[str, np.ndarray]:
+    """Leaves with names: dict keys where there are some, else ``name`` with a number."""
+    if isinstance(tree, dict):
+        before = f"{name}_" if inner else ""
+        parts = [named_arrays(value, f"{before}{key}", True) for key, value in tree.items()]
+        return {label: leaf for part in parts for label, leaf in part.items()}
+    if isinstance(tree, tuple):
+        parts = [named_arrays(value, f"{name}_{i}", True) for i, value in enumerate(tree)]
+        return {label: leaf for part in parts for label, leaf in part.items()}
+    return {name: np.asarray(tree)}

@@ -1,0 +1,360 @@
+"""Truncation: a proposal from the base distribution is kept if and only if it lies inside.
+
+The acceptance probability is 0 or 1, so no uniforms are drawn, log a and log(1 - a) drop out of
+the joint density, and the base is sampled as a batch.
+
+Where proposals come from: a base distribution, perhaps seen through measurement error.
+
+Without noise a proposal is a draw of the base. With noise it is a pair: the true value t ~ base and
+the noisy value o ~ noise(t), with density base(t) noise(o | t). The filter sees o and so do we;
+t is drawn for every observation along with the parameters.
+
+Selection: a draw from the base is recorded with a probability, which theta may govern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+from offcut.errors import ModelError
+from offcut.models.prior import Theta
+from offcut.models.rejection import Point, Proposed, RejectionModel
+from offcut.models.support import in_support, log_prob
+from offcut.numerics.keys import with_native_fallback
+
+Base = Callable[..., dist.Distribution]
+
+
+TRUE, NOISY = "true", "noisy"
+
+
+def checked_distribution(function: Callable[..., Any], name: str, example: str) -> Base:
+    """The user's function, refusing whatever is not one distribution."""
+    if isinstance(function, dist.Distribution) or not callable(function):
+        raise ModelError(
+            f"{name} must be a function, got {type(function).__name__}; for example {example}"
+        )
+
+    def call(*arguments: Any) -> dist.Distribution:
+        distribution = function(*arguments)
+        if not isinstance(distribution, dist.Distribution):
+            came = (
+                "an array" if isinstance(distribution, jax.Array) else type(distribution).__name__
+            )
+            raise ModelError(
+                f"{name} must return a NumPyro distribution, got {came}; for example {example}"
+            )
+        if distribution.batch_shape:
+            raise ModelError(
+                f"{name} returned a batch of distributions (batch_shape "
+                f"{distribution.batch_shape}) where one is needed; if one observation is a "
+                "vector, add .to_event(1)"
+            )
+        return distribution
+
+    return call
+
+
+@with_native_fallback
+def _sample_block(key: jax.Array, distribution: dist.Distribution, size: int) -> jax.Array:
+    if type(distribution) is dist.MultivariateNormal:  # one matrix product, not one for each point
+        noise = jax.random.normal(key, (size, *distribution.event_shape))
+        return distribution.loc[None] + noise @ distribution.scale_tril.T
+    return distribution.sample(key, (size,))
+
+
+@with_native_fallback
+def _sample_one(key: jax.Array, distribution: dist.Distribution) -> jax.Array:
+    return distribution.sample(key)
+
+
+class Source:
+    """Draws and densities of proposals, for one point unless it says otherwise."""
+
+    def __init__(self, base: Base, noise: Callable[..., dist.Distribution] | None) -> None:
+        self.base = checked_distribution(
+            base, "base", 'base=lambda theta: numpyro.distributions.Normal(theta["loc"], 1)'
+        )
+        self.noise = None
+        if noise is not None:
+            self.noise = checked_distribution(
+                noise, "noise", "noise=lambda theta, true: numpyro.distributions.Normal(true, 0.1)"
+            )
+
+    @property
+    def latent(self) -> tuple[str, ...]:
+        """Parts of a proposal that are never observed."""
+        return () if self.noise is None else (TRUE,)
+
+    def recorded(self, point: Any) -> Any:
+        """What of a proposal the filter sees."""
+        return point if self.noise is None else point[NOISY]
+
+    def true(self, point: Any) -> Any:
+        """What of a proposal the base has drawn."""
+        return point if self.noise is None else point[TRUE]
+
+    def sample(self, key: jax.Array, theta: Theta, *covariate: Any) -> Any:
+        """One proposal."""
+        if self.noise is None:
+            return _sample_one(key, self.base(theta, *covariate))
+        key_true, key_noise = jax.random.split(key)
+        true = _sample_one(key_true, self.base(theta, *covariate))
+        return {NOISY: _sample_one(key_noise, self.noise(theta, true, *covariate)), TRUE: true}
+
+    def sample_block(self, key: jax.Array, theta: Theta, size: int) -> Any:
+        """``size`` proposals at one theta; the base as one batch."""
+        if self.noise is None:
+            return _sample_block(key, self.base(theta), size)
+        key_true, key_noise = jax.random.split(key)
+        true = _sample_block(key_true, self.base(theta), size)
+        noise = self.noise
+
+        def measure(key: jax.Array, true: Any) -> jax.Array:
+            return _sample_one(key, noise(theta, true))
+
+        return {NOISY: jax.vmap(measure)(jax.random.split(key_noise, size), true), TRUE: true}
+
+    def log_prob(self, theta: Theta, point: Any, *covariate: Any) -> jax.Array:
+        """log q, -inf outside of the support that base and noise have at theta."""
+        if self.noise is None:
+            return log_prob(self.base(theta, *covariate), point)
+        true = point[TRUE]
+        log_true = log_prob(self.base(theta, *covariate), true)
+        return log_true + log_prob(self.noise(theta, true, *covariate), point[NOISY])
+
+    def in_support(self, theta: Theta, point: Any, *covariate: Any) -> jax.Array:
+        """Whether a proposal can be this at all."""
+        true = self.true(point)
+        possible = in_support(self.base(theta, *covariate), true)
+        if self.noise is not None:
+            possible &= in_support(self.noise(theta, true, *covariate), point[NOISY])
+        return possible
+
+
+class Selected(RejectionModel):
+    """The model that ``offcut.selected`` makes; the base is sampled as a batch."""
+
+    def __init__(
+        self,
+        prior: Any,
+        base: Base,
+        log_accept: Callable[..., jax.Array],
+        *,
+        log_reject: Callable[..., jax.Array] | None = None,
+        noise: Callable[..., dist.Distribution] | None = None,
+        **options: Any,
+    ) -> None:
+        self.source = Source(base, noise)
+        self.base = self.source.base
+        super().__init__(
+            prior,
+            propose=self.source.sample,
+            log_proposal=self.source.log_prob,
+            log_accept=self._of_recorded("log_accept", log_accept),
+            log_reject=None if log_reject is None else self._of_recorded("log_reject", log_reject),
+            latent=self.source.latent,
+            **options,
+        )
+
+    def _of_recorded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The user's function of a noisy value, as one of a whole proposal."""
+        if not callable(function):
+            raise ModelError(f"{name} must be a function, got {type(function).__name__}")
+        if self.source.noise is None:
+            return function
+        return lambda theta, y, *c: function(theta, self.source.recorded(y), *c)
+
+    def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
+        """Base draws as one batch."""
+        key_point, key_accept = jax.random.split(key)
+        points = self.source.sample_block(key_point, theta, size)
+        log_accept = jax.vmap(self.log_accept, (None, 0))(theta, points)
+        uniform = jax.random.uniform(key_accept, (size,))
+        return Proposed(points, uniform < jnp.exp(log_accept), log_accept)
+
+    def recorded(self, point: Point) -> Point:
+        """The noisy value where there is measurement error."""
+        return self.source.recorded(point)
+
+    def possible(self, theta: Theta, point: Point, *covariate: Any) -> jax.Array:
+        """Whether base and noise can have drawn the point."""
+        return self.source.in_support(theta, point, *covariate)
+
+
+def selected(
+    prior: Mapping[str, dist.Distribution] | Callable[[], Any],
+    base: Base,
+    log_accept: Callable[..., jax.Array],
+    *,
+    log_reject: Callable[..., jax.Array] | None = None,
+    censored: Any = None,
+    noise: Callable[..., dist.Distribution] | None = None,
+    exact_updates: Any = None,
+) -> RejectionModel:
+    """Any distribution, each draw recorded with probability ``exp(log_accept(theta, y))``.
+
+    Parameters
+    ----------
+    prior, base, censored, noise, exact_updates
+        As in ``truncated``. With noise the probability is one of the noisy value.
+    log_accept : callable ``(theta, y[, covariate]) -> scalar``
+        Log probability of being recorded; may depend on theta.
+    log_reject : callable, optional
+        Log probability of being missed, where it is known better than 1 - exp(log_accept).
+
+    Examples
+    --------
+    A survey that sees bright objects more easily; the slope is inferred too:
+
+    >>> import jax, numpyro.distributions as dist, offcut
+    >>> model = offcut.selected(
+    ...     prior={"loc": dist.Normal(0, 1), "slope": dist.HalfNormal(2)},
+    ...     base=lambda theta: dist.Normal(theta["loc"], 1),
+    ...     log_accept=lambda theta, y: jax.nn.log_sigmoid(theta["slope"] * y),
+    ...     log_reject=lambda theta, y: jax.nn.log_sigmoid(-theta["slope"] * y),
+    ... )
+    """
+    return Selected(
+        prior,
+        base,
+        log_accept,
+        log_reject=log_reject,
+        censored=censored,
+        noise=noise,
+        exact_updates=exact_updates,
+    )
+
+
+class Truncated(RejectionModel):
+    """The model that ``offcut.truncated`` makes."""
+
+    window_is_fixed = True
+
+    def __init__(
+        self,
+        prior: Any,
+        base: Base,
+        inside: Callable[..., jax.Array],
+        *,
+        noise: Callable[..., dist.Distribution] | None = None,
+        **options: Any,
+    ) -> None:
+        if not callable(inside):
+            raise ModelError(
+                f"inside must be a region or a function of one point, got {type(inside).__name__}"
+            )
+        self.source = Source(base, noise)
+        self.base = self.source.base
+        self.inside = inside
+        super().__init__(
+            prior,
+            propose=self.source.sample,
+            log_proposal=self.source.log_prob,
+            log_accept=self._log_inside,
+            latent=self.source.latent,
+            **options,
+        )
+
+    def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
+        """Base draws as one batch, no uniforms."""
+        points = self.source.sample_block(key, theta, size)
+        answers = jax.vmap(self._answer)(points)
+        log_accept = None if answers.dtype == bool else _log_of(answers)
+        return Proposed(points, answers.astype(bool), log_accept)
+
+    def propose_one(self, key: jax.Array, theta: Theta, *covariate: Any) -> Proposed:
+        """One base draw, no uniform."""
+        point = self.propose(key, theta, *covariate)
+        answer = self._answer(point, *covariate)
+        log_accept = None if answer.dtype == bool else _log_of(answer)
+        return Proposed(point, answer.astype(bool), log_accept)
+
+    def is_inside(self, point: Point, *covariate: Any) -> jax.Array:
+        """The user's predicate as a boolean."""
+        return self._answer(point, *covariate).astype(bool)
+
+    def _answer(self, point: Point, *covariate: Any) -> jax.Array:
+        """What the user's predicate says: a boolean, or a number that must be 0 or 1."""
+        return jnp.asarray(self.inside(self.recorded(point), *covariate))
+
+    def _log_inside(self, theta: Theta, point: Point, *covariate: Any) -> jax.Array:
+        return _log_of(self._answer(point, *covariate))
+
+    def recorded(self, point: Point) -> Point:
+        """The noisy value where there is measurement error."""
+        return self.source.recorded(point)
+
+    def possible(self, theta: Theta, point: Point, *covariate: Any) -> jax.Array:
+        """Whether base and noise can have drawn the point."""
+        return self.source.in_support(theta, point, *covariate)
+
+    def log_observed(self, theta: Theta, x: Point, *covariate: Any) -> jax.Array:
+        """log q(x): log a is 0."""
+        return self.log_proposal(theta, x, *covariate)
+
+    def log_rejected(self, theta: Theta, y: Point, observed: Point, *covariate: Any) -> jax.Array:
+        """log q(y): log(1 - a) is 0."""
+        return self.log_proposal(theta, y, *covariate)
+
+
+def _log_of(answer: jax.Array) -> jax.Array:
+    """0 inside, -inf outside, NaN (a broken promise) where the answer is neither yes nor no."""
+    log_accept = jnp.where(answer.astype(bool), 0.0, -jnp.inf)
+    if answer.dtype == bool:
+        return log_accept
+    return jnp.where((answer == 0) | (answer == 1), log_accept, jnp.nan)
+
+
+def truncated(
+    prior: Mapping[str, dist.Distribution] | Callable[[], Any],
+    base: Base,
+    inside: Callable[..., jax.Array],
+    *,
+    censored: Any = None,
+    noise: Callable[..., dist.Distribution] | None = None,
+    exact_updates: Any = None,
+) -> RejectionModel:
+    """Any distribution, seen only inside a window.
+
+    Parameters
+    ----------
+    prior : dict of NumPyro distributions, or NumPyro model function
+        Prior on the parameters of the base. A number in the dict (or a Delta) fixes a parameter.
+    base : callable ``(theta[, covariate]) -> numpyro Distribution``
+        The distribution before truncation.
+    inside : region, or callable ``(y[, covariate]) -> bool``
+        Whether one point is recorded: one of ``offcut.regions``, or any function that returns a
+        boolean (or exactly 0 or 1). It may not depend on theta, nor be a probability: see
+        ``selected`` for that. With covariates a function takes the
+        observation's covariate, so every observation may have its own window
+        (``offcut.regions.ByGroup`` has one for each group).
+    censored : Clamped, or a zone or list of zones, optional
+        Observations whose value is not known, only that it lies in a zone, as in
+        ``RejectionModel``. Zones are part of the window: such values *are* recorded.
+    noise : callable ``(theta, true[, covariate]) -> numpyro Distribution``, optional
+        Measurement error. The base is then about true values; data, window and zones about the
+        noisy ones.
+    exact_updates : dict, optional
+        As in ``RejectionModel``.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist, offcut
+    >>> model = offcut.truncated(
+    ...     prior={"loc": dist.Normal(0, 1), "scale": dist.HalfNormal(1)},
+    ...     base=lambda theta: dist.Normal(theta["loc"], theta["scale"]),
+    ...     inside=offcut.regions.Box(0, 1),
+    ... )
+    >>> accepted, rejected = offcut.augment(1, model, {"loc": 0.0, "scale": 1.0}, n=3)
+    >>> bool(((accepted > 0) & (accepted < 1)).all())
+    True
+    """
+    return Truncated(
+        prior, base, inside, censored=censored, noise=noise, exact_updates=exact_updates
+    )

@@ -1,0 +1,291 @@
+"""The prior on theta, seen from unconstrained space.
+
+Users write priors on the scale they think in; kernels move on R^d. NumPyro's transforms carry
+one to the other, with the Jacobian in the density:
+
+    log p(u) = log p(theta(u)) + log |d theta / d u|.
+
+A prior is a dict of NumPyro distributions, or a NumPyro model (a function with
+``numpyro.sample`` sites) where priors depend on one another. A number in the dict, or
+``numpyro.distributions.Delta`` anywhere, fixes a parameter: it is part of theta, and no kernel
+moves it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax.flatten_util import ravel_pytree
+from numpyro import handlers
+from numpyro.distributions import constraints
+from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
+from numpyro.primitives import Messenger
+
+from offcut.errors import ModelError
+from offcut.models.support import in_support
+from offcut.programs.reach import reached
+
+Theta = dict[str, Any]
+
+
+_WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
+
+
+#: NumPyro keeps its handlers in one list for the whole process, so only one thread may run a prior
+#: at a time. That happens while tracing, never in compiled code.
+_TRACING = threading.RLock()
+
+
+def _one_thread_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def guarded(*arguments: Any, **options: Any) -> Any:
+        with _TRACING:
+            return function(*arguments, **options)
+
+    return guarded
+
+
+def _as_numpyro_model(prior: Any) -> Callable[[], Any]:
+    if isinstance(prior, Mapping):
+        sites = {name: _as_distribution(name, value) for name, value in prior.items()}
+
+        def model() -> None:
+            for name, distribution in sites.items():
+                numpyro.sample(name, distribution)
+
+        return model
+    if callable(prior):
+        return prior
+    raise ModelError(
+        "prior must be a dict of NumPyro distributions or a NumPyro model function, got "
+        f"{type(prior).__name__}"
+    )
+
+
+def _as_distribution(name: Any, value: Any) -> dist.Distribution:
+    """An entry of a prior given as dict: a distribution, or a number that fixes the parameter."""
+    if not isinstance(name, str):
+        raise ModelError(f"prior names must be strings, got {name!r}")
+    if isinstance(value, dist.Distribution):
+        return value
+    is_number = isinstance(value, int | float | np.number | np.ndarray | jax.Array)
+    if not is_number or isinstance(value, bool) or np.asarray(value).dtype.kind not in "fiu":
+        raise ModelError(
+            f"prior[{name!r}] must be a NumPyro distribution such as "
+            "numpyro.distributions.Normal(0, 1), or a number that fixes it, got "
+            f"{type(value).__name__}"
+        )
+    fixed = np.asarray(value, float)
+    if not np.isfinite(fixed).all():
+        raise ModelError(f"prior[{name!r}] fixes the parameter at {value}; give finite numbers")
+    return dist.Delta(fixed, event_dim=fixed.ndim)
+
+
+class _Fixing(Messenger):
+    """Sites with a Delta as distribution become deterministic ones: nothing moves them.
+
+    NumPyro says that the support of a Delta is the real line, on which a kernel would move.
+    """
+
+    def process_message(self, msg: Any) -> None:
+        """Put the value in, and what the Delta adds to the density aside."""
+        if msg["type"] != "sample" or msg["is_observed"]:
+            return
+        core, shape = msg["fn"], msg["fn"].shape()
+        while isinstance(core, _WRAPPERS):
+            core = core.base_dist
+        if type(core) is not dist.Delta:
+            return
+        msg["type"] = "deterministic"
+        msg["value"] = jnp.broadcast_to(jnp.asarray(core.v, float), shape)
+        if isinstance(core.log_density, jax.Array) or np.any(core.log_density):
+            numpyro.factor(f"_{msg['name']}_log_density", jnp.sum(core.log_density))
+
+
+def is_positive(distribution: Any) -> bool:
+    """Whether a NumPyro distribution has all its mass on positive numbers, by its support."""
+    support = distribution.support
+    lower = getattr(support, "lower_bound", None)
+    if support in (constraints.positive, constraints.nonnegative):
+        return True
+    return lower is not None and bool(np.all(np.asarray(lower) >= 0))
+
+
+class Prior:
+    """A prior with some sites (``exact``) left out of the unconstrained vector.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Sites that kernels move, in the order of the flat vector.
+    exact : tuple of str
+        Sites that have their own conditional update; they stay on their constrained scale.
+    deterministic : tuple of str
+        ``numpyro.deterministic`` sites and fixed parameters; part of theta and of the posterior.
+    fixed : tuple of str
+        Those of them that have a Delta as prior.
+    size : int
+        Dimension of the unconstrained vector.
+    """
+
+    @_one_thread_at_a_time
+    def __init__(self, prior: Any, exact: tuple[str, ...] = ()) -> None:
+        self._model = _Fixing(_as_numpyro_model(prior))
+        try:
+            sites = handlers.trace(handlers.seed(self._model, 0)).get_trace()
+        except TypeError as error:
+            raise ModelError(
+                f"the prior could not be run: {error}. A NumPyro model given as prior takes no "
+                "arguments; covariates go to the base, proposal and acceptance functions instead"
+            ) from error
+        except ValueError as error:
+            raise ModelError(
+                f"the prior could not be run: {error}. Check the parameters of its distributions"
+            ) from error
+        except NotImplementedError as error:
+            raise ModelError(
+                "the prior cannot be sampled from (is it improper?); use a wide proper one instead"
+            ) from error
+        latent: dict[str, Any] = {}
+        deterministic = []
+        for name, site in sites.items():
+            if site["type"] == "deterministic":
+                deterministic.append(name)
+            elif site["type"] == "sample" and not site["is_observed"]:
+                if site["fn"].support.is_discrete:
+                    raise ModelError(
+                        f"prior site {name!r} is discrete ({type(site['fn']).__name__}); kernels "
+                        "need continuous parameters: sum it out"
+                    )
+                latent[name] = site
+            elif site["type"] == "param":
+                raise ModelError(f"prior site {name!r} is a numpyro.param; use numpyro.sample")
+        if not latent:
+            fixed = f": all are fixed ({', '.join(deterministic)})" if deterministic else ""
+            raise ModelError(
+                f"the prior has no parameters to infer{fixed}. Give a distribution to what is to "
+                "be inferred"
+            )
+        unknown = set(exact) - set(latent)
+        if unknown:
+            raise ModelError(
+                f"exact_updates names {sorted(unknown)}, but the prior has {sorted(latent)}"
+            )
+        self.exact = tuple(sorted(exact))
+        self.names = tuple(sorted(set(latent) - set(exact)))
+        self.deterministic = tuple(deterministic)
+        self.fixed = tuple(name for name in deterministic if sites[name].get("fn") is not None)
+        #: Whether factors or observed sites add to the density what sampling does not know of.
+        self.has_likelihood = any(
+            site["type"] == "sample" and site["is_observed"] for site in sites.values()
+        )
+        self.shapes = {name: jnp.shape(site["value"]) for name, site in latent.items()}
+        example = {name: site["value"] for name, site in latent.items()}
+        flat, self._unravel = ravel_pytree(self._unconstrain_dict(example))
+        self.size = int(flat.shape[0])
+        self._masked = self.has_likelihood or bool(self.exact)
+        self._follows_exact = self.size > 0 and bool(self.exact) and self._support_uses_exact()
+
+    def _support_uses_exact(self) -> bool:
+        """Whether theta at a position is computed from exact sites: a support depends on them."""
+        shapes = {name: jax.ShapeDtypeStruct(self.shapes[name], float) for name in self.exact}
+
+        def free_sites(exact: Theta, position: jax.Array) -> Theta:
+            theta = self.constrain(position, exact)
+            return {name: theta[name] for name in self.names}
+
+        closed = jax.make_jaxpr(free_sites)(shapes, jax.ShapeDtypeStruct((self.size,), float))
+        return any(reached(closed.jaxpr, [True] * len(shapes) + [False]))
+
+    def _given(self, exact: Theta) -> Callable[[], Any]:
+        return handlers.substitute(self._model, data=exact) if exact else self._model
+
+    @_one_thread_at_a_time
+    def _unconstrain_dict(self, theta: Theta) -> Theta:
+        everything = unconstrain_fn(self._model, (), {}, {n: theta[n] for n in self.shapes})
+        return {name: jnp.asarray(everything[name], float) for name in self.names}
+
+    def unconstrain(self, theta: Theta) -> jax.Array:
+        """The flat vector u with theta(u) = theta."""
+        return ravel_pytree(self._unconstrain_dict(theta))[0]
+
+    @_one_thread_at_a_time
+    def constrain(self, position: jax.Array, exact: Theta) -> Theta:
+        """theta, deterministic sites included, at the unconstrained ``position``."""
+        free = constrain_fn(
+            self._given(exact), (), {}, self._unravel(position), return_deterministic=True
+        )
+        return {**free, **exact}
+
+    @_one_thread_at_a_time
+    def log_density(self, position: jax.Array, exact: Theta) -> jax.Array:
+        """log p(theta) + log |d theta/d u| at the unconstrained ``position``."""
+        log_p = -potential_energy(self._given(exact), (), {}, self._unravel(position))
+        if not self._masked:
+            return log_p  # theta(u) is inside every support
+        # What has a value of its own, exact or observed, may lie outside.
+        sites = self.sites(self.constrain(position, exact))
+        possible = jnp.array(True)
+        for name, site in sites.items():
+            if site["type"] == "sample" and (site["is_observed"] or name in self.exact):
+                possible &= jnp.all(in_support(site["fn"], site["value"]))
+        return jnp.where(possible, log_p, -jnp.inf)
+
+    def beside(self, position: jax.Array, exact: Theta, new: Theta) -> jax.Array:
+        """The position that keeps theta2 on its own scale where theta1 becomes ``new``.
+
+        The same vector stands for another theta2 where a support depends on theta1; not finite
+        where theta2 lies outside of the new support.
+        """
+        if not self._follows_exact:
+            return position
+        theta = self.constrain(position, exact)
+        return self.unconstrain({**theta, **new})
+
+    @_one_thread_at_a_time
+    def sample(self, key: jax.Array) -> Theta:
+        """One draw of theta, deterministic sites included."""
+        sites = handlers.trace(handlers.seed(self._model, key)).get_trace()
+        return {
+            name: site["value"]
+            for name, site in sites.items()
+            if name in self.shapes or site["type"] == "deterministic"
+        }
+
+    @_one_thread_at_a_time
+    def completed(self, theta: Mapping[str, Any]) -> Theta:
+        """The user's theta as float64 arrays of the right shapes, deterministic sites added."""
+        missing = set(self.shapes) - set(theta)
+        if missing:
+            raise ModelError(f"theta lacks {sorted(missing)}; it has {sorted(theta)}")
+        given = {name: jnp.asarray(theta[name], float) for name in self.shapes}
+        for name, value in given.items():
+            if value.shape != self.shapes[name]:
+                wanted = self.shapes[name]
+                raise ModelError(f"theta[{name!r}] has shape {value.shape}, the prior has {wanted}")
+        sites = self.sites(given)
+        derived = {name: sites[name]["value"] for name in self.deterministic}
+        for name in self.fixed:
+            if name in theta and not np.array_equal(theta[name], derived[name]):
+                raise ModelError(
+                    f"theta[{name!r}] is fixed at {derived[name]} by the prior, got {theta[name]}; "
+                    "leave it out"
+                )
+        return given | derived
+
+    @_one_thread_at_a_time
+    def sites(self, theta: Theta) -> dict[str, Any]:
+        """NumPyro's record of every site at theta (values of all latent sites, on their scale)."""
+        return handlers.trace(handlers.substitute(self._model, data=theta)).get_trace()
+
+    def split(self, theta: Theta) -> tuple[jax.Array, Theta]:
+        """theta as (unconstrained vector of the free sites, dict of the exact ones)."""
+        return self.unconstrain(theta), {name: theta[name] for name in self.exact}

@@ -1,0 +1,1 @@
+"""Numbers without a model: keys, arrays, text for messages, normal algebra, slice sampling."""

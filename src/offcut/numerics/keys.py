@@ -1,0 +1,147 @@
+"""Random keys: JAX's own Threefry-2x32 stream, written so that XLA compiles it well on a CPU.
+
+JAX lowers Threefry on CPUs to a rolled loop that XLA neither fuses nor vectorises. The same hash
+unrolled gives the same bits (tested against ``jax.random.key(seed)``) in a fraction of the time:
+random numbers are the largest single cost of a sweep. Algorithm: Salmon, Moraes, Dror & Shaw,
+*Parallel random numbers: as easy as 1, 2, 3* (SC 2011), Threefry-2x32 with 20 rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.random import define_prng_impl
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+_PARITY = np.uint32(0x1BD11BDA)
+
+
+_WORTH_A_WALL = 32
+
+
+_WIDTHS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+@partial(jax.jit, inline=True)
+def _threefry(key: jax.Array, high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Hash the counter (high, low) under a two-word key: five groups of four rounds."""
+    schedule = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
+    a, b = high + schedule[0], low + schedule[1]
+    for group in range(5):
+        for turn in _ROTATIONS[group % 2]:
+            a = a + b
+            b = a ^ ((b << np.uint32(turn)) | (b >> np.uint32(32 - turn)))
+        a = a + schedule[(group + 1) % 3]
+        b = b + schedule[(group + 2) % 3] + np.uint32(group + 1)
+    return a, b
+
+
+def _counters(shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    if math.prod(shape) >= 2**32:
+        raise ValueError(f"cannot draw {math.prod(shape)} random numbers from one key")
+    low = lax.iota(np.uint32, math.prod(shape)).reshape(shape)
+    return jnp.zeros_like(low), low
+
+
+def _seed(seed: jax.Array) -> jax.Array:
+    if seed.dtype.itemsize == 8:
+        wide = seed.astype(np.uint64)
+        return jnp.stack([(wide >> np.uint64(32)).astype(np.uint32), wide.astype(np.uint32)])
+    return jnp.stack([jnp.zeros((), np.uint32), seed.astype(np.uint32)])
+
+
+def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return jnp.stack(_threefry(key, *_counters(shape)), axis=-1)
+
+
+def _random_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
+    """Bits, with a wall behind them: XLA would fuse the hash into what follows, and slow both.
+
+    A conditional is such a wall. Both its branches give the same bits, so nothing depends on which
+    is taken; few bits are not worth it.
+    """
+    if math.prod(shape) < _WORTH_A_WALL:
+        return _hashed_bits(key, width, shape)
+    return lax.cond(
+        key[0] != key[1],
+        lambda: _hashed_bits(key, width, shape),
+        lambda: _hashed_bits(key, width, shape) + np.zeros((), _WIDTHS[width]),
+    )
+
+
+def _hashed_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
+    high, low = _threefry(key, *_counters(shape))
+    if width == 64:
+        return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
+    return (high ^ low).astype(_WIDTHS[width])
+
+
+def _fold_in(key: jax.Array, data: jax.Array) -> jax.Array:
+    zero = jnp.zeros((), np.uint32)
+    return jnp.stack(_threefry(key, zero, jnp.asarray(data).astype(np.uint32)))
+
+
+_IMPLEMENTATION = define_prng_impl(
+    key_shape=(2,),
+    seed=_seed,
+    split=_split,
+    random_bits=_random_bits,
+    fold_in=_fold_in,  # type: ignore[arg-type] # data may be traced
+    name="offcut_threefry2x32",
+    tag="off",
+)
+
+
+def from_seed(seed: int) -> jax.Array:
+    """A key from an integer seed; call it where x64 is on, so that all 64 bits count."""
+    return jax.random.key(np.int64(seed), impl=_IMPLEMENTATION)
+
+
+def as_key(key: Any) -> jax.Array:
+    """Accept an integer seed, a new-style key or an old-style uint32 pair."""
+    if isinstance(key, int | np.integer):
+        return from_seed(int(key))
+    if jnp.issubdtype(jnp.asarray(key).dtype, jax.dtypes.prng_key):
+        return key
+    raw = jnp.asarray(key)
+    if raw.shape == (2,) and raw.dtype == np.uint32:
+        return jax.random.wrap_key_data(raw, impl=_IMPLEMENTATION)
+    raise TypeError(
+        f"key must be an integer seed or a JAX random key, got {type(key).__name__}; "
+        "make one with jax.random.key(0)"
+    )
+
+
+def fast(key: Any) -> jax.Array:
+    """A key or seed as one of ours, which gives the same bits; other generators stay."""
+    key = as_key(key)
+    if jax.random.key_impl(key) == "threefry2x32":
+        return jax.random.wrap_key_data(jax.random.key_data(key), impl=_IMPLEMENTATION)
+    return key
+
+
+def with_native_fallback(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """``draw(key, ...)``, called with JAX's own key type where it insists on that.
+
+    A few of JAX's samplers (Poisson among them) refuse any other implementation, although the
+    bits are the same. The refusal comes while tracing, so nothing is lost by trying.
+    """
+
+    @wraps(draw)
+    def call(key: jax.Array, *arguments: Any) -> Any:
+        try:
+            return draw(key, *arguments)
+        except NotImplementedError:
+            native = jax.random.wrap_key_data(jax.random.key_data(key), impl="threefry2x32")
+            return draw(native, *arguments)
+
+    return call

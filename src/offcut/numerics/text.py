@@ -1,0 +1,63 @@
+"""Names that come from files, as text: they may hold anything."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+import numpy as np
+
+
+def shown(value: Any, digits: int = 6) -> str:
+    """A short rendering of a pytree of numbers for messages."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k!r}: {shown(v, digits)}" for k, v in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        return "(" + ", ".join(shown(v, digits) for v in value) + ")"
+    return np.array2string(np.asarray(value), precision=digits, threshold=8, separator=", ")
+
+
+#: Kinds of characters that do something instead of being seen: controls (terminal escapes among
+#: them), halves of characters (bytes of file names that are no UTF-8), ends of lines.
+_ACTING = ("Cc", "Cs", "Zl", "Zp")
+
+
+#: They turn the direction of what follows, so that text reads as what it is not.
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def visible(text: object, *, lines: bool = False) -> str:
+    """Text in which every character is seen; those that act are written out.
+
+    Parameters
+    ----------
+    text : object
+    lines : bool
+        Whether ends of lines stay as they are.
+
+    Examples
+    --------
+    >>> print(visible("CD4\\x1b[31m, \\u202eabc"))
+    CD4\\x1b[31m, \\u202eabc
+    >>> visible("two\\nlines", lines=True)
+    'two\\nlines'
+    """
+    return "".join(
+        character
+        if (lines and character == "\n") or not _acts(character)
+        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for character in str(text)
+    )
+
+
+def _acts(character: str) -> bool:
+    return unicodedata.category(character) in _ACTING or character in _TURNING
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning of a text that is too long for its place.
+
+    >>> shortened("forward scatter", 8)
+    'forward…'
+    """
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"

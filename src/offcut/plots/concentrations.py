@@ -1,0 +1,205 @@
+"""Posterior of the concentrations kappa: a row for each column, and two of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from offcut.errors import DataError, SettingsError
+from offcut.langevin.evaluation import draws_of
+from offcut.plots.style import CHAIN_COLOURS, GREY, INK, SMALL, STYLE, checked_names, halo, pyplot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+#: Draws in the joint panel.
+MOST_DRAWS = 2000
+
+
+#: The concentrations share a logarithmic axis where they differ by more than this factor.
+FAR_APART = 20.0
+
+
+DASHES = ("--", ":", "-.")
+
+
+def concentrations(
+    posterior: xr.DataTree,
+    marks: Mapping[str, Sequence[float]] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    ax: Any = None,
+) -> Figure:
+    """Posterior of the concentrations kappa, one row for each column of the frames.
+
+    Each row has the density, scaled to its peak, and below it the mean and the central 90%. With
+    two columns a second panel has both at once: draws, and the contours of the smallest regions
+    with 50% and 90% of them.
+
+    Parameters
+    ----------
+    posterior : xarray.DataTree
+        What ``offcut.sample`` returned for a matrix Langevin model.
+    marks : dict, optional
+        Values to compare with, by what they are: ``{"maximum likelihood": (11.9, 5.9)}``.
+    names : sequence of str, optional
+        Of the columns.
+    ax : matplotlib Axes, optional
+        Where to draw the rows (and nothing else); by default a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    With a posterior made up, in place of what ``offcut.sample`` returns:
+
+    >>> import numpy as np, xarray as xr, offcut.plots
+    >>> kappa = np.random.default_rng(0).gamma(40, [0.3, 0.15], (4, 100, 2))
+    >>> posterior = xr.DataTree.from_dict(
+    ...     {"posterior": xr.Dataset({"kappa": (("chain", "draw", "column"), kappa)})}
+    ... )
+    >>> figure = offcut.plots.concentrations(posterior, {"maximum likelihood": (11.9, 5.9)})
+    >>> [panel.get_title(loc="left") for panel in figure.axes]
+    ['density, mean and 90% interval', 'both together']
+    """
+    plt = pyplot()
+    kappa = draws_of(posterior["posterior"].dataset, "kappa")
+    if kappa.ndim != 2:
+        raise DataError(f"kappa must be (chain, draw, column), got {kappa.ndim} dimensions")
+    p = kappa.shape[1]
+    names = [rf"$\kappa_{{{j + 1}}}$" for j in range(p)] if names is None else list(names)
+    checked_names(names, p)
+    marked = _checked_marks(marks or {}, p)
+    with plt.rc_context(STYLE):
+        if ax is not None:
+            _rows(ax, kappa, names, marked)
+            return ax.figure
+        if p != 2:
+            figure, left = plt.subplots(figsize=(5.2, 1.2 + 0.8 * p), layout="constrained")
+            _rows(left, kappa, names, marked)
+            return figure
+        figure, (left, right) = plt.subplots(
+            1, 2, figsize=(7.6, 3.3), width_ratios=(1.25, 1), layout="constrained"
+        )
+        _rows(left, kappa, names, marked)
+        _both(right, kappa, names, marked)
+        figure.get_layout_engine().set(w_pad=0.1)
+    return figure
+
+
+def _checked_marks(marks: Mapping[str, Sequence[float]], p: int) -> dict[str, np.ndarray]:
+    values = {label: np.asarray(mark, float) for label, mark in marks.items()}
+    for label, mark in values.items():
+        if mark.shape != (p,):
+            raise SettingsError(
+                f"marks must have a value for each of the {p} columns, but {label!r} has shape "
+                f"{mark.shape}"
+            )
+    return values
+
+
+def _rows(ax: Any, kappa: np.ndarray, names: Sequence[str], marks: Mapping[str, Any]) -> None:
+    """Densities one above the other, the first column on top."""
+    p = kappa.shape[1]
+    means = kappa.mean(axis=0)
+    log = bool(means.max() > FAR_APART * means.min() > 0)
+    if log:
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter("{x:,g}")
+    for j in range(p):
+        base, colour = float(p - 1 - j), CHAIN_COLOURS[j % len(CHAIN_COLOURS)]
+        draws = kappa[:, j]
+        grid, heights = _density(draws, log)
+        top = base + 0.72 * heights / heights.max()
+        ax.fill_between(grid, base, top, color=colour, alpha=0.25, linewidth=0)
+        ax.plot(grid, top, color=colour, linewidth=1.4, gid=f"density-{j}")
+        low, high = np.quantile(draws, [0.05, 0.95])
+        ax.plot(
+            [low, high],
+            [base - 0.07] * 2,
+            color=INK,
+            linewidth=3,
+            solid_capstyle="butt",
+            gid=f"interval-{j}",
+        )
+        ax.plot(means[j], base - 0.07, "o", color=INK, markersize=5.5, markeredgecolor="white")
+        ax.annotate(
+            f"{_figures(means[j])}  ({_figures(low)} to {_figures(high)})",
+            (high, base - 0.07),
+            (6, 0),
+            textcoords="offset points",
+            va="center",
+            **SMALL,
+        )
+        for (label, values), dashes in zip(marks.items(), cycle(DASHES), strict=False):
+            at = [values[j]] * 2
+            ax.plot(at, [base, base + 0.8], color=INK, linestyle=dashes, linewidth=1.2, label=label)
+            if j == 0:
+                ax.annotate(
+                    label, (at[0], base + 0.8), (4, -2), textcoords="offset points", **SMALL
+                )
+    ax.set_yticks(np.arange(p)[::-1], names, fontsize=11)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.set_ylim(-0.22, p - 0.1)
+    ax.set_xlabel("concentration")
+    ax.set_title("density, mean and 90% interval")
+
+
+def _figures(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
+
+
+def _density(draws: np.ndarray, log: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Kernel density of positive numbers, or of their logarithms; zero is not passed."""
+    from scipy.stats import gaussian_kde
+
+    low, high = draws.min(), draws.max()
+    if not high > low:  # one value only: a spike
+        return low + np.array([-1e-3, 0.0, 1e-3]) * max(abs(low), 1e-3), np.array([0.0, 1.0, 0.0])
+    if log:
+        logs = np.log(draws[draws > 0.0])
+        grid = np.linspace(np.quantile(logs, 0.001), logs.max(), 300)
+        return np.exp(grid), gaussian_kde(logs)(grid)
+    kde = gaussian_kde(draws)
+    room = 2.5 * float(np.sqrt(kde.covariance[0, 0]))
+    grid = np.linspace(max(0.0, low - room), high + room, 300)
+    return grid, kde(grid) + kde(-grid)  # what spills over zero is folded back
+
+
+def _both(ax: Any, kappa: np.ndarray, names: Sequence[str], marks: Mapping[str, Any]) -> None:
+    """Draws of two concentrations, with contours of the smallest regions of 50% and 90%."""
+    from scipy.stats import gaussian_kde
+
+    chosen = np.unique(np.linspace(0, len(kappa) - 1, min(MOST_DRAWS, len(kappa))).astype(int))
+    shown = kappa[chosen]
+    ax.scatter(*shown.T, s=3, color=GREY, alpha=0.3, linewidths=0, rasterized=True, gid="draws")
+    if np.linalg.matrix_rank(np.cov(shown.T)) == 2:
+        # A little smoother than Scott's rule: for contours, not for peaks.
+        kde = gaussian_kde(shown.T, lambda rule: 1.4 * rule.scotts_factor())
+        at_draws = kde(shown.T)
+        low, high = shown.min(0), shown.max(0)
+        margin = 0.1 * (high - low)
+        axes = [
+            np.linspace(a, b, 70)
+            for a, b in zip(np.maximum(low - margin, 0.0), high + margin, strict=True)
+        ]
+        mesh = np.stack(np.meshgrid(*axes))
+        heights = kde(mesh.reshape(2, -1)).reshape(70, 70)
+        levels = np.quantile(at_draws, [0.1, 0.5])
+        lines = ax.contour(*axes, heights, levels=levels, colors=INK, linewidths=1.1)
+        ax.clabel(lines, fmt=dict(zip(levels, ("90%", "50%"), strict=True)), fontsize=8)
+    for label, (first, second) in marks.items():
+        ax.plot(first, second, "o", color="none", markeredgecolor=INK, markersize=7)
+        words = {"textcoords": "offset points", "path_effects": halo(), **SMALL}
+        ax.annotate(label, (first, second), (7, -3), **words)
+    ax.set_xlabel(names[0])
+    ax.set_ylabel(names[1])
+    ax.set_title("both together")

@@ -1,0 +1,588 @@
+"""Pictures of Gaussian process densities and intensities: bands, f, rejections, differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from offcut.errors import DataError, SettingsError
+from offcut.plots.rejection_models import _count_histogram, _white_to
+from offcut.plots.style import BLUE, CHAIN_COLOURS, GREY, INK, ORANGE, STYLE, TRUTH, pyplot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+#: Observations in a rug or on a map; more only make a blot.
+MOST_POINTS = 2000
+
+
+#: Letters of a legend's entries that fit beside each other.
+MOST_LETTERS = 80
+
+
+#: Places at which curves are evaluated, and along each side of a map.
+PLACES, SIDE = 501, 80
+
+
+#: A density is shown where its mean is above this share of its peak, and wherever there are data.
+VISIBLE = 0.005
+
+
+#: Room at both ends, as a share of the range.
+MARGIN = 0.015
+
+
+#: Height of a rug, as a share of what is above it.
+RUG = 0.055
+
+
+#: The sides of a map have one scale unless one is this many times as long.
+OBLONG = 4.0
+
+
+def density_bands(
+    model: Any,
+    posteriors: xr.DataTree | Mapping[str, xr.DataTree],
+    probability: float = 0.9,
+    *,
+    truth: Any = None,
+    grid: Any = None,
+    xlabel: str = "x",
+    ax: Any = None,
+) -> Figure:
+    """Posterior densities: median and pointwise band, with the observations as a rug below.
+
+    Parameters
+    ----------
+    model : GPDensity
+        The model that was sampled; its observations are single numbers.
+    posteriors : xarray.DataTree, or dict of them by name
+        What ``offcut.sample`` returned, for one group or for several.
+    probability : float
+        Of the band at each place.
+    truth : callable, optional
+        Density to compare with, a function of an array of places (dashed).
+    grid : array, optional
+        Where to evaluate; by default wherever there is density or data.
+    xlabel : str
+        What the data are.
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np, offcut
+    >>> x = np.random.default_rng(0).gamma(3.0, size=100)
+    >>> model = offcut.GPDensity(length_scale=1.0, variance=1.0, method="collapsed")
+    >>> posterior = offcut.sample(model, x, draws=50, warmup=50, chains=2)
+    >>> figure = offcut.plots.density_bands(model, {"patients": posterior}, 0.8)
+    >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    ['patients: median and 80% band']
+    """
+    plt = pyplot()
+    several = isinstance(posteriors, Mapping) and not isinstance(posteriors, xr.DataTree)
+    groups: dict[str, Any] = dict(posteriors) if several else {"": posteriors}  # type: ignore[arg-type]
+    if not groups:
+        raise SettingsError("posteriors is an empty dict: there is nothing to draw")
+    for one in groups.values():
+        _check(model, one, "density", "density_bands")
+    if grid is None:
+        grid = _visible(model, groups.values())
+    grid = np.asarray(grid, float)
+    words = f"median and {probability:.0%} band"
+    with plt.rc_context(STYLE):
+        figure, ax = _axes(plt, ax, (6.4, 3.6))
+        entries: dict[str, Any] = {}
+        for row, (name, one) in enumerate(groups.items()):
+            colour = CHAIN_COLOURS[row % len(CHAIN_COLOURS)]
+            bands = model.bands(one, grid, probability)
+            handle = _band(ax, grid, bands.median, bands.lower, bands.upper, colour, row)
+            entries[f"{name}: {words}" if name else words] = handle
+        if truth is not None:
+            (entries["truth"],) = ax.plot(grid, truth(grid), gid="truth", **TRUTH)
+        _finish(ax, grid, [_observed(one)[:, 0] for one in groups.values()], from_zero=True)
+        ax.set_xlabel(xlabel)
+        ax.set_ylabel("density")
+        _legend(ax, entries)
+    return figure
+
+
+def function_band(
+    model: Any,
+    posterior: xr.DataTree,
+    probability: float = 0.9,
+    *,
+    grid: Any = None,
+    xlabel: str = "x",
+    ax: Any = None,
+) -> Figure:
+    """The Gaussian process f: median and pointwise band, with the observations as a rug below.
+
+    Above its prior mean, 0, there is more than the base density says, below less (up to a
+    constant, for a density is normalised).
+
+    Parameters
+    ----------
+    model : GPDensity or GPIntensity
+        The model that was sampled; its observations are single numbers.
+    posterior : xarray.DataTree
+        What ``offcut.sample`` returned.
+    probability : float
+        Of the band at each place.
+    grid : array, optional
+        Where to evaluate; by default wherever there is density or data, or all of the window.
+    xlabel : str
+        What the data are.
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    from offcut.gp.evaluation import bands as bands_of
+
+    plt = pyplot()
+    _check(model, posterior, "function", "function_band")
+    if grid is None:
+        grid = _visible(model, [posterior])
+    grid = np.asarray(grid, float)
+    bands = bands_of(grid, model.function(posterior, grid), probability)
+    with plt.rc_context(STYLE):
+        figure, ax = _axes(plt, ax, (6.4, 3.4))
+        handle = _band(ax, grid, bands.median, bands.lower, bands.upper, BLUE, 0)
+        mean = ax.axhline(0.0, color=INK, linewidth=1.1, linestyle=(0, (4, 2)), gid="prior")
+        _finish(ax, grid, [_observed(posterior)[:, 0]])
+        ax.set_xlabel(xlabel)
+        ax.set_ylabel("f")
+        _legend(ax, {f"median and {probability:.0%} band": handle, "prior mean": mean})
+    return figure
+
+
+def rejected_proposals(
+    model: Any,
+    posterior: xr.DataTree,
+    *,
+    draws: int = 100,
+    seed: int = 0,
+    names: Sequence[str] | None = None,
+    ax: Any = None,
+) -> Figure:
+    """Rejected proposals Y of a Gaussian process model: where they are, and how many.
+
+    On the left the places of all rejections of some draws together, beside the posterior mean
+    density (for an intensity these are the thinned points, and no line). On the right the
+    number |Y| in each sweep; where the sampler drew none (``method="collapsed"``), in the draws
+    for which they were made.
+
+    Parameters
+    ----------
+    model : GPDensity or GPIntensity
+        The model that was sampled, in one or two dimensions.
+    posterior : xarray.DataTree
+        What ``offcut.sample`` returned.
+    draws : int
+        Draws for which rejections are made again.
+    seed : int
+        Of these.
+    names : sequence of str, optional
+        Of the coordinates.
+    ax : sequence of two matplotlib Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    plt = pyplot()
+    d = _check(model, posterior, "rejections", "rejected_proposals", most=2)
+    names = _coordinates(names, d)
+    found = model.rejections(posterior, draws, seed=seed)
+    places = np.concatenate(found)
+    drawn = bool(posterior.attrs["draws_rejections"])
+    counts = np.array([len(each) for each in found])
+    if drawn:
+        counts = posterior["sample_stats"].dataset["rejected"].values.ravel()
+    with plt.rc_context(STYLE):
+        figure, (left, right) = _two_axes(plt, ax, (8.4, 3.2), {"ncols": 2, "width_ratios": (3, 2)})
+        if d == 1:
+            _rejected_on_a_line(left, model, posterior, places[:, 0])
+        else:
+            _rejected_on_a_map(left, posterior, places)
+            left.set_ylabel(names[1])
+        left.set_title(f"where: {len(places):,} in {len(found)} draws")
+        left.set_xlabel(names[0])
+        _count_histogram(right, counts, "none")
+        right.set_title(f"how many: median {np.median(counts):,.0f}, most {counts.max():,}")
+        if not drawn:
+            right.set_xlabel("rejected proposals |Y| in a draw")
+    return figure
+
+
+def difference(
+    model: Any,
+    posterior: xr.DataTree,
+    other: xr.DataTree,
+    probability: float = 0.9,
+    *,
+    names: Sequence[str] = ("the first", "the second"),
+    other_model: Any = None,
+    grid: Any = None,
+    xlabel: str = "x",
+    ax: Any = None,
+) -> Figure:
+    """How the densities of two groups differ, and how sure that is.
+
+    On top the posterior mean of the difference with its pointwise band, and rugs of both groups;
+    below the posterior probability, at each place, that the first density is the greater one (grey
+    beyond all data, where the prior decides).
+
+    Parameters
+    ----------
+    model : GPDensity
+        The model of the first group; its observations are single numbers.
+    posterior, other : xarray.DataTree
+        What ``offcut.sample`` returned for the two groups.
+    probability : float
+        Of the band at each place.
+    names : two str
+        Of the groups.
+    other_model : GPDensity, optional
+        Of the second group, where it is not the same.
+    grid : array, optional
+        Where to evaluate; by default wherever either has density or data.
+    xlabel : str
+        What the data are.
+    ax : sequence of two matplotlib Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    plt = pyplot()
+    _checked_names(names, 2, "groups")
+    theirs = model if other_model is None else other_model
+    for each, one in ((model, posterior), (theirs, other)):
+        _check(each, one, "density", "difference")
+    if grid is None:
+        ends = np.array(
+            [_visible(m, [p])[[0, -1]] for m, p in ((theirs, other), (model, posterior))]
+        )
+        grid = np.linspace(ends[:, 0].min(), ends[:, 1].max(), PLACES)
+    grid = np.asarray(grid, float)
+    found = model.compare(posterior, other, grid, probability=probability, other_model=other_model)
+    data = [_observed(one)[:, 0] for one in (posterior, other)]
+    with plt.rc_context(STYLE):
+        settings = {"nrows": 2, "sharex": True, "height_ratios": (3, 2)}
+        figure, (top, bottom) = _two_axes(plt, ax, (6.4, 5.0), settings)
+        handle = _band(top, grid, found.mean, found.lower, found.upper, GREY, 0, line=INK)
+        _finish(top, grid, data)
+        top.axhline(0.0, color=GREY, linewidth=0.9, zorder=1)
+        top.set_ylabel("difference of densities")
+        _legend(
+            top,
+            {
+                f"{names[0]} less {names[1]}: mean and {probability:.0%} band": handle,
+                **{
+                    str(name): plt.Line2D([], [], color=colour, marker="|", linestyle="none")
+                    for name, colour in zip(names, CHAIN_COLOURS, strict=False)
+                },
+            },
+        )
+        greater, all_data = found.probability_greater, np.concatenate(data)
+        among = (grid >= all_data.min()) & (grid <= all_data.max())
+        bottom.plot(
+            grid, greater, color=GREY, linewidth=0.9, label="beyond all data", gid="probability"
+        )
+        bottom.plot(grid, np.where(among, greater, np.nan), color=INK, linewidth=1.7)
+        if not among.all():
+            bottom.legend(loc="best")
+        bottom.axhline(0.5, color=GREY, linewidth=0.9, zorder=1)
+        bottom.set_ylim(-0.02, 1.02)
+        bottom.set_yticks([0, 0.25, 0.5, 0.75, 1])
+        bottom.set_ylabel("probability")
+        bottom.set_title(f"posterior probability that {names[0]} is denser than {names[1]}")
+        bottom.set_xlabel(xlabel)
+        bottom.set_xlim(grid[0], grid[-1])
+    return figure
+
+
+def intensity(
+    model: Any,
+    posterior: xr.DataTree,
+    probability: float = 0.9,
+    *,
+    truth: Any = None,
+    grid: Any = None,
+    names: Sequence[str] | None = None,
+    ax: Any = None,
+) -> Figure:
+    """Posterior intensity of events: median and band in one dimension, a map of the mean in two.
+
+    Parameters
+    ----------
+    model : GPIntensity
+        The model that was sampled.
+    posterior : xarray.DataTree
+        What ``offcut.sample`` returned.
+    probability : float
+        Of the band at each place (one dimension).
+    truth : callable, optional
+        Intensity to compare with, a function of an array of places (one dimension; dashed).
+    grid : array, optional
+        Where to evaluate (one dimension); by default all of the window.
+    names : sequence of str, optional
+        Of the coordinates.
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    plt = pyplot()
+    d = _check(model, posterior, "intensity", "intensity", most=2)
+    names = _coordinates(names, d)
+    events = _observed(posterior)
+    low, high = _reach(model, posterior)
+    with plt.rc_context(STYLE):
+        if d == 2:
+            figure, ax = _axes(plt, ax, (5.4, 4.2), "compressed")
+            _intensity_map(figure, ax, model, posterior, events, low, high)
+            ax.set_ylabel(names[1])
+        else:
+            grid = np.linspace(low[0], high[0], PLACES) if grid is None else np.asarray(grid, float)
+            bands = model.bands(posterior, grid, probability)
+            figure, ax = _axes(plt, ax, (6.4, 3.4))
+            handle = _band(ax, grid, bands.median, bands.lower, bands.upper, BLUE, 0)
+            entries = {f"median and {probability:.0%} band": handle}
+            if truth is not None:
+                (entries["truth"],) = ax.plot(grid, truth(grid), gid="truth", **TRUTH)
+            _finish(ax, grid, [events[:, 0]], from_zero=True)
+            ax.set_ylabel("intensity")
+            _legend(ax, entries)
+        ax.set_xlabel(names[0])
+    return figure
+
+
+def _check(model: Any, posterior: Any, method: str, name: str, most: int = 1) -> int:
+    """The number of coordinates; an error where this picture is not for them."""
+    if not hasattr(model, method) or not hasattr(model, "prepared_for"):
+        wanted = {"density": "a GPDensity", "intensity": "a GPIntensity"}
+        raise SettingsError(
+            f"plots.{name} takes {wanted.get(method, 'a GPDensity or GPIntensity')} first and then "
+            f"what offcut.sample returned for it, got {type(model).__name__}"
+        )
+    d = _observed(posterior).shape[1]
+    if d > most:
+        dimensions = "one dimension" if most == 1 else "one and two dimensions"
+        raise DataError(
+            f"plots.{name} is for {dimensions}, the observed data have {d}; evaluate the model at "
+            f"points of your choice instead, with its method {method}"
+        )
+    return d
+
+
+def _observed(posterior: xr.DataTree) -> np.ndarray:
+    """(n, d)."""
+    x = np.asarray(posterior["observed_data"].dataset["x"].values, float)
+    return x[:, None] if x.ndim == 1 else x
+
+
+def _coordinates(names: Sequence[str] | None, d: int) -> Sequence[str]:
+    if names is None:
+        return ("x",) if d == 1 else ("first coordinate", "second coordinate")
+    return _checked_names(names, d, "coordinates")
+
+
+def _checked_names(names: Sequence[str], count: int, what: str) -> Sequence[str]:
+    if isinstance(names, str) or len(names) != count:
+        raise SettingsError(f"names must have one for each of the {count} {what}, got {names!r}")
+    return names
+
+
+def _reach(model: Any, posterior: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
+    """Box of the basis within the support: of an intensity the window."""
+    return model.prepared_for(posterior).limits
+
+
+def _visible(model: Any, posteriors: Any) -> np.ndarray:
+    """Places from end to end of what there is to see."""
+    ends = []
+    for posterior in posteriors:
+        low, high = (edge[0] for edge in _reach(model, posterior))
+        if hasattr(model, "density"):
+            wide, x = np.linspace(low, high, PLACES), _observed(posterior)
+            mean = model.density(posterior, wide)
+            seen = wide[mean > VISIBLE * mean.max()]
+            first, last = min(x.min(), seen[0]), max(x.max(), seen[-1])
+            room = MARGIN * (last - first)
+            low, high = max(low, first - room), min(high, last + room)
+        ends.append((low, high))
+    return np.linspace(min(low for low, _ in ends), max(high for _, high in ends), PLACES)
+
+
+def _axes(
+    plt: Any, ax: Any, size: tuple[float, float], layout: str = "constrained"
+) -> tuple[Any, Any]:
+    """The user's axes, or new ones."""
+    return (ax.figure, ax) if ax is not None else plt.subplots(figsize=size, layout=layout)
+
+
+def _two_axes(plt: Any, ax: Any, size: tuple[float, float], settings: dict) -> tuple[Any, Any]:
+    if ax is None:
+        figure, pair = plt.subplots(figsize=size, layout="constrained", **settings)
+        figure.get_layout_engine().set(w_pad=0.1)
+        return figure, pair
+    if np.size(ax) != 2:
+        raise SettingsError(f"this picture has two panels: ax must be two axes, got {ax!r}")
+    return ax[0].figure, ax
+
+
+def _band(
+    ax: Any,
+    grid: np.ndarray,
+    middle: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    colour: str,
+    row: int,
+    line: str | None = None,
+) -> tuple[Any, Any]:
+    """Line and band, as one entry of a legend."""
+    shade = ax.fill_between(
+        grid, low, high, color=colour, alpha=0.25, linewidth=0, gid=f"band-{row}"
+    )
+    (curve,) = ax.plot(grid, middle, color=line or colour, linewidth=1.7, gid=f"line-{row}")
+    return shade, curve
+
+
+def _finish(
+    ax: Any, grid: np.ndarray, groups: Sequence[np.ndarray], from_zero: bool = False
+) -> None:
+    """Limits around what is drawn, and a rug for each group in a strip below."""
+    low, high = ax.get_ylim()
+    if from_zero:
+        low, high = 0.0, 1.02 * ax.dataLim.y1 or 1.0
+    height = RUG * (high - low)
+    for row, x in enumerate(groups):
+        top = low - 0.25 * height - row * height
+        ax.vlines(
+            _thinned(x),
+            top - 0.75 * height,
+            top,
+            colors=CHAIN_COLOURS[row % len(CHAIN_COLOURS)],
+            linewidth=0.7,
+            alpha=0.7,
+            gid=f"rug-{row}",
+        )
+    ticks = [tick for tick in ax.get_yticks() if low <= tick <= high]
+    ax.set_yticks(ticks)
+    ax.set_ylim(low - (len(groups) + 0.25) * height, high)
+    ax.set_xlim(grid[0], grid[-1])
+    if from_zero:
+        ax.axhline(0.0, color=GREY, linewidth=0.8)
+        ax.spines["left"].set_bounds(0, high)
+
+
+def _thinned(x: np.ndarray) -> np.ndarray:
+    if len(x) <= MOST_POINTS:
+        return x
+    return x[np.sort(np.random.default_rng(0).choice(len(x), MOST_POINTS, replace=False))]
+
+
+def _legend(ax: Any, entries: Mapping[str, Any]) -> None:
+    """Above the axes, where nothing is drawn; below each other where the names are long."""
+    columns = 3 if len(entries) > 2 else len(entries)
+    ax.legend(
+        list(entries.values()),
+        list(entries),
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        borderaxespad=0.2,
+        ncols=columns if sum(map(len, entries)) <= MOST_LETTERS else 1,
+    )
+
+
+def _rejected_on_a_line(ax: Any, model: Any, posterior: xr.DataTree, places: np.ndarray) -> None:
+    """Histogram of rejections, the density of what was accepted, the data."""
+    x = _observed(posterior)[:, 0]
+    low, high = _nearly_all(places, x)
+    edges = np.linspace(low, high, 61)
+    share = np.histogram(places, edges)[0] / (max(len(places), 1) * np.diff(edges))
+    ax.stairs(share, edges, fill=True, color=ORANGE, alpha=0.45, label="rejected", gid="rejected")
+    room = MARGIN * (high - low)
+    grid = np.linspace(low - room, high + room, PLACES)
+    if hasattr(model, "density"):
+        mean = model.density(posterior, grid)
+        ax.plot(grid, mean, color=BLUE, label="accepted", gid="accepted")
+    _finish(ax, grid, [x], from_zero=True)
+    ax.set_ylabel("density")
+    ax.legend(loc="best", handlelength=1.5)
+
+
+def _rejected_on_a_map(ax: Any, posterior: xr.DataTree, places: np.ndarray) -> None:
+    """The darker, the more rejections in a small square; the data on top."""
+    x = _observed(posterior)
+    low, high = _nearly_all(places, x)
+    side = int(np.clip(np.sqrt(len(places)) / 8, 8, 40))
+    bins = [np.linspace(a, b, side + 1) for a, b in zip(low, high, strict=True)]
+    counts, _ = np.histogramdd(places, bins=bins)
+    ax.pcolormesh(*bins, counts.T, cmap=_white_to(ORANGE), vmin=0, gid="rejected", rasterized=True)
+    ax.plot([], [], "s", color=ORANGE, alpha=0.7, label="rejected")
+    _points(ax, x, label="observed")
+    room = MARGIN * (high - low)
+    ax.set_xlim(low[0] - room[0], high[0] + room[0])
+    ax.set_ylim(low[1] - room[1], high[1] + room[1])
+    ax.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none")
+
+
+def _nearly_all(places: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
+    """Limits around all of x and all but a thousandth of the places; there may be neither."""
+    tails = [np.quantile(places, [0.0005, 0.9995], axis=0)] if len(places) else []
+    ends = np.concatenate([x, *tails])
+    if not len(ends):
+        return np.zeros(x.shape[1:]), np.ones(x.shape[1:])
+    return ends.min(0), ends.max(0)
+
+
+def _intensity_map(
+    figure: Any,
+    ax: Any,
+    model: Any,
+    posterior: xr.DataTree,
+    events: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+) -> None:
+    """Posterior mean at the middle of small squares, with the events on top."""
+    steps = (np.arange(SIDE) + 0.5) / SIDE
+    middles = [a + (b - a) * steps for a, b in zip(low, high, strict=True)]
+    mesh = np.stack(np.meshgrid(*middles), axis=-1).reshape(-1, 2)
+    sides = high - low
+    image = ax.imshow(
+        model.intensity(posterior, mesh).reshape(SIDE, SIDE),
+        extent=(low[0], high[0], low[1], high[1]),
+        origin="lower",
+        aspect="equal" if sides.max() < OBLONG * sides.min() else "auto",
+        interpolation="bilinear",
+        cmap=_white_to(BLUE),
+        vmin=0,
+        gid="intensity",
+    )
+    _points(ax, events)
+    figure.colorbar(image, ax=ax, label="posterior mean intensity")
+
+
+def _points(ax: Any, x: np.ndarray, **settings: Any) -> None:
+    style = {"s": 9, "color": INK, "edgecolors": "white", "linewidths": 0.5, "gid": "observed"}
+    ax.scatter(*_thinned(x).T, **style, **settings)

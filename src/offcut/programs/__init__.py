@@ -1,0 +1,1 @@
+"""Traced and compiled programs: what they depend on, told apart, kept; precision and processes."""

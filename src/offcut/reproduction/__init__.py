@@ -1,9 +1,0 @@
-"""The applications and comparisons of Rao, Lin & Dunson (2016), run again and put beside theirs.
-
-``reproduce`` runs them and writes one page. Every number on it that is not the paper's comes from
-these runs; what the paper reports stands at the head of each part's module.
-"""
-
-from offcut.reproduction.reproduce import PARTS, reproduce
-
-__all__ = ["PARTS", "reproduce"]

@@ -1,0 +1,371 @@
+"""Algorithm 2: one sweep of the sampler, with a budget.
+
+Given theta = (theta1, theta2): draw theta1 from its exact conditional with Y summed out, draw Y
+given theta by Algorithm 1, then update theta2 given X and Y. The budget B restricts the joint
+to |Y| <= B by redrawing: the pair (theta1, Y) is drawn anew until it fits, which is an exact draw
+from the restricted conditional. (Redrawing Y beside a fixed theta1 would be wrong: under the
+restriction the conditional of theta1 carries the factor P(|Y| <= B | theta1, theta2).) After a set
+number of attempts the sweep keeps the old pair: given the rest, a mixture of the exact draw and
+the identity, so the target stays and the cost has a hard bound.
+
+What every sampler of a rejection model shares, whatever its step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from offcut.augmentation.acceptance import (
+    broken_promise,
+    inspect_observations,
+    is_broken,
+    merge_worst,
+    no_worst,
+    not_finite,
+)
+from offcut.augmentation.algorithm1 import Run, run_algorithm_1
+from offcut.augmentation.impute import completed, first_imputed, impute, refuse_impossible_zones
+from offcut.augmentation.joint import log_joint
+from offcut.augmentation.rejections import (
+    MOST_ATTEMPTS,
+    Layout,
+    Rejected,
+    capacity_of,
+    resized_rejected,
+    spare_section,
+)
+from offcut.base import BROKEN, FULL, OK, Info, Sampler, Stage, Variable
+from offcut.errors import ModelError
+from offcut.kernels.tuning import Tuning, stepped_from
+from offcut.models.data import Observed
+from offcut.models.prior import Theta
+from offcut.models.rejection import RejectionModel
+from offcut.numerics.text import shown
+from offcut.samplers.start import find_start
+
+
+class ModelSampler(Sampler):
+    """A sampler of one model at one data shape.
+
+    Its states have ``position``, ``exact`` and ``imputed``: theta, and the values of what the
+    data leave open.
+    """
+
+    draws_rejections = True
+
+    def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
+        self.model, self.layout, self.kernel = model, layout, kernel
+        self.adapts = kernel.adapts
+        self.kernel_name = repr(kernel)
+        self._record = jax.jit(self.record)
+
+    def record(self, state: Any) -> dict[str, jax.Array]:
+        """theta with its deterministic sites."""
+        return self.model.prior.constrain(state.position, state.exact)
+
+    def variables(self) -> dict[str, Variable]:
+        """What is computed or fixed, and entries that no theta changes (the ones on the diagonal of
+        a correlation matrix).
+        """
+        prior = self.model.prior
+        drawn = [prior.sample(jax.random.key(seed)) for seed in range(3)]
+        marks = {name: Variable(None, derived=True) for name in prior.deterministic}
+        for name in prior.shapes:
+            first, *others = (np.ravel(theta[name]) for theta in drawn)
+            same = np.all([first == other for other in others], axis=0)
+            marks[name] = Variable(None, constant=tuple(bool(flag) for flag in same))
+        return marks
+
+    def complete(self, key: jax.Array, state: Any, data: Observed) -> tuple[Any, Observed, dict]:
+        """Draw what is hidden given theta: the state with it, the completed data, statistics."""
+        if state.imputed is None:
+            return state, data, {}
+        theta = self.model.prior.constrain(state.position, state.exact)
+        imputed, stats = impute(self.model, key, theta, data, state.imputed)
+        return state._replace(imputed=imputed), completed(data, imputed), stats
+
+    def kernel_step(
+        self,
+        key: jax.Array,
+        position: jax.Array,
+        log_density: Callable[[jax.Array], jax.Array],
+        tuning: Tuning,
+        stage: Stage,
+    ) -> tuple[jax.Array, Tuning, dict[str, jax.Array], jax.Array]:
+        """The kernel's step on a density, what warm-up learns from it, and whether it is sound.
+
+        A density that is not finite where the chain stands (a proposal has overflowed, say) lets
+        nothing move any more: the chain would stay there for good.
+        """
+        *moved, before = stepped_from(self.kernel, key, position, log_density, tuning, stage)
+        return *moved, jnp.isfinite(before)  # type: ignore[return-value]
+
+    def inspect(self, state: Any, data: Observed) -> None:
+        """log_accept at the observations, at this state (once for all where it is fixed)."""
+        if not self.model.window_is_fixed:
+            whole = completed(data, state.imputed)
+            inspect_observations(self.model, self.layout, self._record(state), whole)
+
+
+class State(NamedTuple):
+    """theta2 unconstrained, theta1 on its own scale, the held Y, what warm-up learnt, and what
+    stands for hidden data.
+    """
+
+    position: jax.Array
+    exact: Theta
+    rejected: Rejected
+    tuning: Any  # a Tuning, or whatever else the kernel keeps
+    imputed: Any = None  # values of what is hidden in the data
+
+
+class Attempts(NamedTuple):
+    """The loop over attempts."""
+
+    count: jax.Array  # type: ignore[assignment] # not the method of tuple
+    position: jax.Array  # that of theta2 beside the new theta1
+    exact: Theta
+    latent: Theta  # both on their own scales, to be named where the draw is impossible
+    run: Run
+    over: jax.Array  # more rejections than the budget allows: try again
+    impossible: jax.Array  # theta1 was drawn where the prior is zero
+
+
+class Evidence(NamedTuple):
+    """What a broken step can say: the worst log acceptance, and theta after an impossible draw."""
+
+    worst: Any
+    impossible: jax.Array
+    theta: Theta
+
+
+class AugmentedSampler(ModelSampler):
+    """Algorithm 2 with a kernel that moves theta2 given X and Y (NUTS, HMC, RandomWalk)."""
+
+    redraws = True
+    #: What is not finite where ``move`` is not sound.
+    unsound = "the log density of data and rejections"
+
+    def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
+        super().__init__(model, layout, kernel)
+        self._log_joint = log_joint(model, layout)
+
+    def start(self, key: jax.Array, data: Observed, budget: int) -> State:
+        """A place where the model accepts, with a first Y."""
+        theta, rejected = find_start(self.model, self.layout, key, data, budget)
+        position, exact = self.model.prior.split(theta)
+        points = self.layout.n + int(rejected.count)
+        tuning = self.kernel.first_tuning(points, position.shape[0])
+        imputed = first_imputed(data)
+        refuse_impossible_zones(self.model, key, theta, data, imputed)
+        return State(position, exact, rejected, tuning, imputed)
+
+    def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
+        """The state at theta with a Y drawn from the model (for the invariance test)."""
+        position, exact = self.model.prior.split(theta)
+        tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
+        return State(position, exact, rejected, tuning, first_imputed(data))
+
+    def step(
+        self, key: jax.Array, state: State, stage: Stage, data: Observed
+    ) -> tuple[State, Info]:
+        """One sweep."""
+        key_pair, key_kernel = jax.random.split(key)
+        before = state
+        # Its own fold: models with nothing hidden keep their bits.
+        state, data, imputing = self.complete(jax.random.fold_in(key, 2), state, data)
+        drawn, attempts, gave_up, run_status, evidence = self._draw_pairs(
+            key_pair, state, stage, data
+        )
+        broken = is_broken(evidence.worst.log_accept) | evidence.impossible
+        status = jnp.where(broken, BROKEN, run_status)
+
+        if self.model.prior.size:
+            position, tuning, stats, sound = self.move(key_kernel, drawn, stage, data)
+        else:  # every parameter has an exact update
+            position, tuning, stats, sound = drawn.position, state.tuning, {}, jnp.array(True)
+        status = jnp.where((status == OK) & ~sound, BROKEN, status)
+        moved = State(position, drawn.exact, drawn.rejected, tuning, state.imputed)
+        fine = status == OK
+        # On trouble everything but Y is put back here; _draw_pairs has put Y back already.
+        kept = jax.tree.map(
+            lambda new, old: jnp.where(fine, new, old),
+            moved._replace(rejected=None),  # type: ignore[arg-type]
+            before._replace(rejected=None),  # type: ignore[arg-type]
+        )
+        stats = {
+            "rejected": drawn.rejected.count,
+            "attempts": attempts,
+            "gave_up": gave_up,
+            **imputing,
+            **stats,
+        }
+        theta = self.model.prior.constrain(drawn.position, drawn.exact)
+        evidence = (theta, sound, evidence)
+        return kept._replace(rejected=drawn.rejected), Info(stats, status, evidence)
+
+    def move(
+        self, key: jax.Array, drawn: State, stage: Stage, data: Observed
+    ) -> tuple[jax.Array, Any, dict[str, jax.Array], jax.Array]:
+        """Update theta2 given X, Y and theta1: the new position, tuning and statistics.
+
+        And whether all that it was made of was finite.
+        """
+
+        def log_density(position: jax.Array) -> jax.Array:
+            theta = self.model.prior.constrain(position, drawn.exact)
+            prior = self.model.prior.log_density(position, drawn.exact)
+            return prior + self._log_joint(theta, data, drawn.rejected)
+
+        return self.kernel_step(key, drawn.position, log_density, drawn.tuning, stage)
+
+    def _draw_pairs(self, key: jax.Array, state: State, stage: Stage, data: Observed) -> tuple:
+        """Draw (theta1, Y), block by block of theta1; Y alone where there is none.
+
+        Each block of theta1 needs its own pair under a budget: a chain of block updates followed
+        by one redraw of Y would not be an exact draw. Without a budget Y is needed once only.
+        theta2 stays what it is on its own scale, so its position is part of what is drawn: where
+        its support depends on theta1, the same position would be another theta2.
+        """
+        updates: list[Any] = list(self.model.exact_updates.values()) or [None]
+        over, status = jnp.array(False), jnp.int32(OK)
+        worst, held = None, state
+        impossible, blamed = jnp.array(False), self._latent(state)
+        for index, update in enumerate(updates):
+            last = index == len(updates) - 1
+            skip = jnp.array(False) if last else ~stage.restricted
+            scratch = spare_section(self.layout, held.rejected, state.rejected)
+            attempts = self._attempt(
+                jax.random.fold_in(key, index), held, scratch, update, stage.budget, data, skip
+            )
+            run = attempts.run
+            capacity = capacity_of(self.layout, state.rejected)
+            full = ~attempts.over & (run.rejected.count > capacity)
+            status = jnp.where(full, FULL, status)
+            worst = run.worst if worst is None else merge_worst(worst, run.worst)
+            count, over = attempts.count, over | attempts.over
+            success = ~attempts.over & ~attempts.impossible & (status == OK)
+            blamed = jax.tree.map(
+                lambda new, old, first=attempts.impossible & ~impossible: jnp.where(
+                    first, new, old
+                ),
+                attempts.latent,
+                blamed,
+            )
+            impossible |= attempts.impossible
+            # The buffer holds both the old Y and the new one: choosing is a matter of integers.
+            position, exact = jax.tree.map(
+                lambda new, old, success=success: jnp.where(success, new, old),
+                (attempts.position, attempts.exact),
+                (held.position, held.exact),
+            )
+            drawn = success & ~skip
+            rejected = run.rejected._replace(
+                offset=jnp.where(drawn, run.rejected.offset, held.rejected.offset),
+                count=jnp.where(drawn, run.rejected.count, held.rejected.count),
+            )
+            held = held._replace(position=position, exact=exact, rejected=rejected)
+        # A step that is not OK hands back the Y from before it, which no attempt has touched.
+        fine = status == OK
+        rejected = held.rejected._replace(
+            offset=jnp.where(fine, held.rejected.offset, state.rejected.offset),
+            count=jnp.where(fine, held.rejected.count, state.rejected.count),
+        )
+        held = held._replace(rejected=rejected)
+        return held, count, over, status, Evidence(worst, impossible, blamed)
+
+    def _latent(self, state: State) -> Theta:
+        """theta2 and theta1 on their own scales; nothing where there is no theta1."""
+        if not state.exact:
+            return {}
+        theta = self.model.prior.constrain(state.position, state.exact)
+        return {name: theta[name] for name in self.model.prior.shapes}
+
+    def _attempt(
+        self,
+        key: jax.Array,
+        held: State,
+        scratch: Rejected,
+        update: Any,
+        budget: jax.Array,
+        data: Observed,
+        skip_rejections: jax.Array,
+    ) -> Attempts:
+        """Draw one block of theta1 and Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
+        prior = self.model.prior
+
+        def try_once(attempts: Attempts) -> Attempts:
+            key_exact, key_y = jax.random.split(jax.random.fold_in(key, attempts.count))
+            position, exact, latent = held.position, held.exact, self._latent(held)
+            impossible = jnp.array(False)
+            if update is not None:
+                theta = prior.constrain(position, exact)
+                new = self._exact_draw(update, key_exact, theta, data)
+                exact, latent = {**exact, **new}, {**latent, **new}
+                position = prior.beside(position, held.exact, exact)
+                impossible = ~jnp.isfinite(prior.log_density(position, exact))
+            theta = prior.constrain(position, exact)
+            limit = jnp.where(skip_rejections | impossible, -1, budget)
+            run = self.run_sampler(key_y, theta, data, attempts.run.rejected, limit)
+            over = (run.rejected.count > budget) & ~skip_rejections & ~impossible
+            return Attempts(attempts.count + 1, position, exact, latent, run, over, impossible)
+
+        like = jax.tree.map(lambda a: a[0], held.rejected.points)
+        blank = Run(scratch, jnp.int32(0), None, no_worst(like))
+        no, latent = jnp.array(False), self._latent(held)
+        start = Attempts(jnp.int32(0), held.position, held.exact, latent, blank, ~no, no)
+        return lax.while_loop(lambda a: a.over & (a.count < MOST_ATTEMPTS), try_once, start)
+
+    def run_sampler(
+        self, key: jax.Array, theta: Theta, data: Observed, buffer: Rejected, limit: jax.Array
+    ) -> Run:
+        """Algorithm 1 at theta."""
+        return run_algorithm_1(self.model, self.layout, key, theta, data, buffer, limit)
+
+    def _exact_draw(self, update: Any, key: jax.Array, theta: Theta, data: Observed) -> Theta:
+        points = jax.tree.map(lambda a: a[: self.layout.n], data.points)
+        new = update(key, theta, points)
+        return {name: jnp.asarray(value, theta[name].dtype) for name, value in new.items()}
+
+    def capacity(self, state: State) -> int:
+        """Rows of the buffer of rejected points."""
+        return capacity_of(self.layout, state.rejected)
+
+    def rejected(self, state: State) -> int:
+        """|Y|."""
+        return int(state.rejected.count)
+
+    def row_bytes(self, state: State) -> int:
+        """Bytes for one more rejected point, in all sections of the buffer."""
+        rows = jax.tree.leaves((state.rejected.points, state.rejected.owner))
+        return self.layout.sections * sum(
+            int(np.prod(a.shape[1:])) * a.dtype.itemsize for a in rows
+        )
+
+    def resized(self, state: State, capacity: int) -> State:
+        """More room, same content."""
+        return state._replace(rejected=resized_rejected(self.layout, state.rejected, capacity))
+
+    def explain(self, state: State, evidence: Any) -> Exception:
+        """log_accept was NaN or above 0, an exact update drew what the prior excludes, or numbers
+        overflowed.
+        """
+        theta, sound, evidence = evidence
+        if evidence.impossible:
+            names = ", ".join(name for names in self.model.exact_updates for name in names)
+            return ModelError(
+                f"an exact update ({names}) has drawn theta={shown(evidence.theta)}, where the "
+                "prior density is zero or NaN; it must draw from p(names | data, rest of theta), "
+                "in which the prior of the rest given its names is a factor"
+            )
+        worst = evidence.worst
+        if is_broken(worst.log_accept) or sound:
+            theta = self.model.prior.constrain(state.position, state.exact)
+            return broken_promise(self.model, theta, worst.point, float(worst.log_accept))
+        return not_finite(theta, self.unsound)

@@ -1,0 +1,111 @@
+"""Algorithm 2 where theta given X and Y is drawn exactly, from sums over the points.
+
+Exact draws of all parameters given X and Y, where prior and base are conjugate.
+
+Given the rejections, truncated data are complete data: p(theta | X, Y) is the posterior of an
+ordinary, untruncated sample, and where the prior is conjugate to the base it is drawn from
+directly, from sums over the points. ``offcut.samplers.conjugacy`` recognises such models;
+``offcut.samplers.conjugate`` is the sampler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.augmentation.joint import total
+from offcut.augmentation.rejections import Layout, Rejected
+from offcut.base import Stage
+from offcut.models.data import Observed
+from offcut.models.prior import Theta
+from offcut.models.rejection import RejectionModel
+from offcut.samplers.algorithm2 import AugmentedSampler, State
+from offcut.samplers.conjugacy import Match
+
+
+@dataclass(frozen=True)
+class Conjugate:
+    """Draw all parameters from their exact conditionals given the data and the rejections.
+
+    Chosen by ``offcut.sample`` where prior and base match: ``offcut.kernel_for(model)`` says
+    whether they do. Asking for it with a model that does not match is an error that says why.
+
+    ========================================  ==================================================
+    base                                      prior
+    ========================================  ==================================================
+    ``Normal``, ``LogNormal``                 ``Normal`` on the mean; ``InverseGamma`` on the
+                                              variance or ``Gamma`` on the precision; dependent
+                                              (normal-inverse-gamma) or not; either known
+    ``MultivariateNormal``                    ``MultivariateNormal`` on the mean;
+                                              ``InverseWishart`` on the covariance or ``Wishart``
+                                              on the precision; dependent or not; either known
+    ``Exponential``, ``Gamma``, ``Poisson``,  ``Gamma`` on the rate, other parameters known
+    ``Weibull``, ``Pareto``, ...
+    ``Bernoulli``, ``Binomial``,              ``Beta`` on the probability
+    ``Geometric``
+    ========================================  ==================================================
+    """
+
+    given_rejections: ClassVar[bool] = True
+    adapts: ClassVar[bool] = False
+
+    def first_tuning(self, points: int, size: int) -> None:
+        """There is nothing to tune."""
+        return
+
+
+class ConjugateSampler(AugmentedSampler):
+    """Algorithm 2 with an exact draw of theta given X and Y.
+
+    The ``tuning`` of its states is the point from which sums of squares are measured.
+    """
+
+    unsound = "a sum over data and rejections, or the draw of theta given it,"
+
+    def __init__(
+        self, model: RejectionModel, layout: Layout, kernel: Conjugate, match: Match
+    ) -> None:
+        super().__init__(model, layout, kernel)
+        self.match = match
+        self.kernel_name = f"Conjugate({match.description})"
+
+    def start(self, key: jax.Array, data: Observed, budget: int) -> State:
+        """As in Algorithm 2, and the centre of the data."""
+        state = super().start(key, data, budget)
+        points = jax.tree.map(lambda a: np.asarray(a[: self.layout.n]), self._true(data.points))
+        return state._replace(tuning=jnp.asarray(self.match.centre(points), float))
+
+    def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
+        """The state at theta with a Y drawn from the model (for the invariance test)."""
+        state = super().stationary(key, theta, data, rejected)
+        shape = jax.eval_shape(lambda: jnp.asarray(self.match.centre(self._example(data)), float))
+        return state._replace(tuning=jnp.zeros(shape.shape))
+
+    def move(
+        self, key: jax.Array, drawn: State, stage: Stage, data: Observed
+    ) -> tuple[jax.Array, Any, dict[str, jax.Array], jax.Array]:
+        """Sums over X and Y, and a draw; both must be finite."""
+        centre = drawn.tuning
+        sums = total(
+            lambda point: self.match.statistic(self._true(point), centre),
+            data,
+            drawn.rejected,
+            self.layout,
+        )
+        count = self.layout.n + drawn.rejected.count
+        theta = self.model.prior.constrain(drawn.position, drawn.exact)
+        new = self.match.draw(key, theta, sums, count, centre)
+        position = self.model.prior.unconstrain({**theta, **new})
+        finite = [jnp.all(jnp.isfinite(part)) for part in jax.tree.leaves((sums, position))]
+        return position, centre, {}, jnp.all(jnp.stack(finite))
+
+    def _true(self, points: Any) -> Any:
+        """What the base has drawn: true values where there is measurement error."""
+        return self.model.source.true(points)  # type: ignore[attr-defined]
+
+    def _example(self, data: Observed) -> Any:
+        return jax.tree.map(lambda a: np.ones(a.shape), self._true(data.points))

@@ -1,0 +1,419 @@
+"""Pseudo-marginal Metropolis (Andrieu & Roberts 2009) with an unbiased estimate of (M/Z)^n.
+
+With k rejections before r acceptances, all observations sharing one proposal,
+
+    C(r + n + k - 1, k) / C(r + k - 1, k)
+
+is unbiased for (M/Z)^n, with relative variance about n^2 (1 - Z/M) / r. Where each observation
+has its own proposal, (r + k_i) / r is unbiased for M_i/Z_i, k_i the rejections before r acceptances
+of observation i. The estimate of the current state is kept, never refreshed.
+Under a budget the indicator |Y'| <= B comes from a run of its own: taken from the same run as the
+estimate it would change the target.
+
+What exchange and pseudo-marginal share: a random walk judged by fresh simulations.
+
+The exchange sampler (Murray, Ghahramani & MacKay 2006), the classic rival of augmentation.
+
+Propose theta'; draw one pseudo-observation for each observation at theta' with the same
+rejection sampler; accept with
+
+    p(theta') f(X, theta') f(Xhat, theta) / { p(theta) f(X, theta) f(Xhat, theta') }.
+
+The bound M(theta) cancels, so q a may stand for f. Under a budget theta' is refused where its
+run needed more than B rejections: the target is then exactly the restricted posterior, and the
+count of the last accepted run is a draw of |Y| from it (Y' is independent of Xhat, so detailed
+balance holds for the pair (theta, Y)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+
+from offcut.augmentation.acceptance import (
+    broken_promise,
+    is_broken,
+    merge_worst,
+    no_worst,
+    not_finite,
+)
+from offcut.augmentation.algorithm1 import run_algorithm_1, run_per_observation, run_shared
+from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
+from offcut.augmentation.joint import log_unnormalised
+from offcut.augmentation.rejections import Layout, Rejected, empty_rejected
+from offcut.base import BROKEN, FULL, MOST_REJECTED, OK, Info, Stage
+from offcut.errors import SettingsError
+from offcut.kernels.base import WalkKernel, check_positive, check_target
+from offcut.kernels.random_walk import walk
+from offcut.kernels.tuning import Tuning, tuned
+from offcut.models.data import Observed, pad_rows
+from offcut.models.prior import Theta
+from offcut.models.rejection import RejectionModel
+from offcut.samplers.algorithm2 import ModelSampler
+from offcut.samplers.start import find_start
+
+
+class State(NamedTuple):
+    """Position, an estimate that travels with it (unused by exchange), |Y| of its run, tuning.
+
+    ``patience`` is how many rejections one run may have before the step hands back to the driver,
+    which doubles it and runs the step again: without a budget a proposed theta may need any number.
+    """
+
+    position: jax.Array
+    exact: Theta
+    log_estimate: jax.Array
+    rejected: jax.Array
+    tuning: Tuning
+    patience: jax.Array
+    imputed: Any = None  # values of what is hidden in the data
+
+
+class Sound(NamedTuple):
+    """Whether the densities that a ratio is made of are finite, at theta and at the new one."""
+
+    here: jax.Array
+    there: jax.Array
+
+
+class WalkSampler(ModelSampler):
+    """What exchange and pseudo-marginal share: a random walk judged by fresh simulations.
+
+    Exact updates of blocks of theta draw from p(theta1 | X, theta2), which a budget would tilt by
+    an intractable factor; such models need a kernel that keeps Y.
+    """
+
+    smallest_scale = 0.0
+
+    def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
+        if model.exact_updates:
+            raise SettingsError(
+                f"{type(kernel).__name__} cannot be combined with exact_updates: under a budget "
+                "the pair (theta1, Y) must be redrawn together; use NUTS, HMC or RandomWalk"
+            )
+        super().__init__(model, layout, kernel)
+        self._log_f = log_unnormalised(model, layout)
+
+    def start(self, key: jax.Array, data: Observed, budget: int) -> State:
+        """A place where the model accepts."""
+        key_start, key_estimate = jax.random.split(key)
+        theta, rejected = find_start(self.model, self.layout, key_start, data, budget)
+        position, exact = self.model.prior.split(theta)
+        points = self.layout.n + int(rejected.count)
+        tuning = self.kernel.first_tuning(points, position.shape[0])
+        estimate = self.first_estimate(key_estimate, theta, data, int(rejected.count))
+        imputed = first_imputed(data)
+        refuse_impossible_zones(self.model, key, theta, data, imputed)
+        patience = jnp.int32(points)
+        return State(position, exact, estimate, rejected.count, tuning, patience, imputed)
+
+    def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
+        """The state at theta with a Y drawn from the model (for the invariance test)."""
+        position, exact = self.model.prior.split(theta)
+        tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
+        estimate = self.stationary_estimate(key, theta, data)
+        patience = jnp.int32(MOST_REJECTED)
+        imputed = first_imputed(data)
+        return State(position, exact, estimate, rejected.count, tuning, patience, imputed)
+
+    def stationary_estimate(self, key: jax.Array, theta: Theta, data: Observed) -> jax.Array:
+        """What travels with a position at stationarity."""
+        return jnp.zeros(())
+
+    def first_estimate(
+        self, key: jax.Array, theta: Theta, data: Observed, rejected: int
+    ) -> jax.Array:
+        """What travels with the first position."""
+        return jnp.zeros(())
+
+    def log_ratio(
+        self, key: jax.Array, theta: Theta, new_theta: Theta, state: State, stage: Stage, data: Any
+    ) -> tuple:
+        """Log acceptance ratio without the prior, new estimate, |Y'|, worst log a, whether
+        patience ran out, and what is sound.
+        """
+        raise NotImplementedError
+
+    def empty_buffer(self, data: Observed) -> Any:
+        """Runs of these samplers only count their rejections."""
+        like = jax.tree.map(lambda a: a[0], data.points)
+        return empty_rejected(self.layout, like, self.layout.chunk)
+
+    def step(
+        self, key: jax.Array, state: State, stage: Stage, data: Observed
+    ) -> tuple[State, Info]:
+        """Propose, simulate, decide."""
+        prior = self.model.prior
+        key_walk, key_simulate, key_accept = jax.random.split(key, 3)
+        before = state
+        # Its own fold: models with nothing hidden keep their bits.
+        state, data, imputing = self.complete(jax.random.fold_in(key, 3), state, data)
+        position = walk(key_walk, state.position, state.tuning)
+        theta = prior.constrain(state.position, state.exact)
+        new_theta = prior.constrain(position, state.exact)
+        ratio, estimate, rejected, worst, full, sound = self.log_ratio(
+            key_simulate, theta, new_theta, state, stage, data
+        )
+        log_prior = prior.log_density(position, state.exact)
+        log_prior_here = prior.log_density(state.position, state.exact)
+        ratio += log_prior
+        ratio -= log_prior_here
+        over = rejected > stage.budget
+        usable = ~over & ~jnp.isnan(ratio)
+        rate = jnp.exp(jnp.minimum(jnp.where(usable, ratio, -jnp.inf), 0.0))
+        accepted = jax.random.uniform(key_accept) < rate
+        # What happens at a theta that the prior excludes does not matter.
+        there = sound.there | ~jnp.isfinite(log_prior)
+        broken = is_broken(worst.log_accept) | ~sound.here | ~there
+        moved = state._replace(position=position, log_estimate=estimate, rejected=rejected)
+        new = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), moved, state)
+        if self.adapts:
+            target = self.kernel.target_acceptance
+            # A refusal by the budget says nothing about the scale where no step is small enough;
+            # but far out, where data and prior alone would refuse, it is the step's own fault.
+            unfiltered = self._log_f(new_theta, data.points, data.covariates)
+            unfiltered -= self._log_f(theta, data.points, data.covariates)
+            likely = jnp.exp(jnp.minimum(unfiltered + log_prior - log_prior_here, 0.0))
+            told = jnp.where(over, jnp.where(likely < target, likely, jnp.nan), rate)
+            tuning = tuned(state.tuning, stage, new.position, told, target, self.smallest_scale)
+            new = new._replace(tuning=tuning)
+        stats = {
+            "rejected": new.rejected,
+            "acceptance_rate": rate,
+            "accepted": accepted,
+            "over_budget": over,
+            "step_size": state.tuning.step_size,
+            **imputing,
+        }
+        status = jnp.where(broken, BROKEN, jnp.where(full, FULL, OK))
+        new = jax.tree.map(lambda a, b: jnp.where(status == OK, a, b), new, before)
+        return new, Info(stats, status, (theta, new_theta, worst, Sound(sound.here, there)))
+
+    def capacity(self, state: State) -> int:
+        """How many rejections one run may have."""
+        return int(state.patience)
+
+    def resized(self, state: State, capacity: int) -> State:
+        """The same state with more patience."""
+        return state._replace(patience=jnp.int32(min(capacity, MOST_REJECTED)))
+
+    def rejected(self, state: State) -> int:
+        """|Y| of the run that led to the current position."""
+        return int(state.rejected)
+
+    def explain(self, state: State, evidence: Any) -> Exception:
+        """log_accept was NaN or above 0, or numbers overflowed."""
+        theta, new_theta, worst, sound = evidence
+        if is_broken(worst.log_accept):
+            return broken_promise(self.model, new_theta, worst.point, float(worst.log_accept))
+        if not sound.here:
+            return not_finite(theta, "the log density of the data")
+        return not_finite(new_theta, "the log density of pseudo-data drawn there")
+
+
+@dataclass(frozen=True)
+class Exchange(WalkKernel):
+    """Exchange sampler with normal steps in unconstrained space.
+
+    Parameters
+    ----------
+    scale : float, optional
+        Standard deviation of a step, and then not adapted.
+    target_acceptance : float
+        What warm-up steers the scale to.
+    """
+
+    scale: float | None = None
+    target_acceptance: float = 0.25
+    given_rejections: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_positive("scale", self.scale)
+        check_target(self.target_acceptance)
+
+    def build(self, model: RejectionModel, layout: Layout) -> WalkSampler:
+        """The sampler for one model and data shape."""
+        return ExchangeSampler(model, layout, self)
+
+
+class ExchangeSampler(WalkSampler):
+    """Swap the parameters of data and pseudo-data."""
+
+    def log_ratio(
+        self, key: jax.Array, theta: Theta, new_theta: Theta, state: State, stage: Stage, data: Any
+    ) -> tuple:
+        """Ratio of f over data and pseudo-data, swapped."""
+        run = run_algorithm_1(
+            self.model,
+            self.layout,
+            key,
+            new_theta,
+            data,
+            self.empty_buffer(data),
+            jnp.minimum(stage.budget, state.patience),
+            keep_accepted=True,
+            store=False,
+        )
+        pseudo = pad_rows(run.kept, self.layout.chunk)
+        # A run cut short by the budget leaves rows of zeros; the data stand in, it is refused.
+        complete = run.accepted >= self.layout.n
+        pseudo = jax.tree.map(lambda a, b: jnp.where(complete, a, b), pseudo, data.points)
+        here = self._log_f(theta, data.points, data.covariates)
+        own = self._log_f(new_theta, pseudo, data.covariates)
+        ratio = (
+            self._log_f(new_theta, data.points, data.covariates)
+            - here
+            + self._log_f(theta, pseudo, data.covariates)
+            - own
+        )
+        # Data have a density where the chain stands, and pseudo-data at the theta that they come
+        # from, unless numbers overflowed.
+        sound = Sound(jnp.isfinite(here), jnp.isfinite(own) | ~complete)
+        ratio = jnp.where(complete, ratio, -jnp.inf)
+        count = run.rejected.count
+        full = (count > state.patience) & (count <= stage.budget)
+        return ratio, state.log_estimate, count, run.worst, full, sound
+
+
+@dataclass(frozen=True)
+class PseudoMarginal(WalkKernel):
+    """Pseudo-marginal Metropolis with normal steps in unconstrained space.
+
+    Parameters
+    ----------
+    scale : float, optional
+        Standard deviation of a step, and then not adapted.
+    acceptances : int, optional
+        r, acceptances that the estimate waits for (for each observation where they have their
+        own proposals). The default aims at unit variance of the log estimate, n^2 (1 - Z/M) in
+        all at the starting point, 2**20 at the most.
+    target_acceptance : float
+        What warm-up steers the scale to.
+    """
+
+    scale: float | None = None
+    acceptances: int | None = None
+    target_acceptance: float = 0.2
+    given_rejections: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_positive("scale", self.scale)
+        check_positive("acceptances", self.acceptances, whole=True)
+        check_target(self.target_acceptance)
+
+    def build(self, model: RejectionModel, layout: Layout) -> WalkSampler:
+        """The sampler for one model and data shape."""
+        return PseudoMarginalSampler(model, layout, self)
+
+
+class PseudoMarginalSampler(WalkSampler):
+    """The estimate travels with the position; r travels with it too, as a constant."""
+
+    def __init__(self, model: RejectionModel, layout: Layout, kernel: PseudoMarginal) -> None:
+        super().__init__(model, layout, kernel)
+        # The noise of the estimate does not vanish with the step: without a floor, warm-up would
+        # chase the target acceptance down to a step of zero.
+        self.smallest_scale = 0.24 / max(model.prior.size, 1) ** 0.5
+
+    def first_estimate(
+        self, key: jax.Array, theta: Theta, data: Observed, rejected: int
+    ) -> jax.Array:
+        """(log estimate, r): r is fixed here for the whole run."""
+        n = self.layout.n
+        share = rejected / (rejected + n)
+        wanted = self.kernel.acceptances
+        if wanted is None:
+            unit = n * n * share if not self.layout.has_covariates else n * share
+            most = 2**20 if not self.layout.has_covariates else max(1, 2**20 // n)
+            wanted = int(min(max(unit, 1, n if not self.layout.has_covariates else 1), most))
+        program = self.model.compiled(("estimate", self.layout), self._estimate)
+        log_estimate, _ = program(key, theta, jnp.int32(wanted), data)
+        return jnp.stack([log_estimate, jnp.asarray(wanted, float)])
+
+    def stationary_estimate(self, key: jax.Array, theta: Theta, data: Observed) -> jax.Array:
+        """At stationarity estimates are size-biased: k then comes before r + n acceptances.
+
+        Multiplying the negative binomial law of k by the estimate gives that of k before r + n
+        acceptances (before r + 1 for each observation, where they have their own proposals).
+        """
+        wanted = jnp.int32(self.kernel.acceptances)
+        extra = 1 if self.layout.has_covariates else self.layout.n
+        log_estimate, _ = self._estimate(key, theta, wanted, data, extra=extra)
+        return jnp.stack([log_estimate, wanted.astype(float)])
+
+    def _estimate(
+        self, key: jax.Array, theta: Theta, wanted: jax.Array, data: Observed, extra: int = 0
+    ) -> tuple[jax.Array, Any]:
+        """log of the unbiased estimate of prod_i M_i/Z_i, from ``wanted`` (+ extra) acceptances."""
+        n, buffer = self.layout.n, self.empty_buffer(data)
+        most = jnp.int32(MOST_REJECTED)
+        r = wanted.astype(float)
+        if not self.layout.has_covariates:
+            run = run_shared(
+                self.model,
+                self.layout,
+                key,
+                theta,
+                buffer,
+                most,
+                wanted=wanted + extra,
+                store=False,
+            )
+            k = run.rejected.count.astype(float)
+            log_estimate = gammaln(r + n + k) - gammaln(r + n) - gammaln(r + k) + gammaln(r)
+            return log_estimate, run.worst
+        (covariates,) = data.covariates
+
+        def repeat(index: jax.Array, carry: tuple) -> tuple:
+            failures, worst = carry
+            run, more = run_per_observation(
+                self.model,
+                self.layout,
+                jax.random.fold_in(key, index),
+                theta,
+                covariates,
+                buffer,
+                most,
+                store=False,
+            )
+            return failures + more, merge_worst(worst, run.worst)
+
+        like = jax.tree.map(lambda a: a[0], data.points)
+        start = (jnp.zeros((n,), jnp.int32), no_worst(like))
+        failures, worst = jax.lax.fori_loop(0, wanted + extra, repeat, start)
+        return jnp.sum(jnp.log1p(failures / r)), worst
+
+    def log_ratio(
+        self, key: jax.Array, theta: Theta, new_theta: Theta, state: State, stage: Stage, data: Any
+    ) -> tuple:
+        """Ratio of the estimated likelihoods; -inf where the budget refuses."""
+        key_estimate, key_budget = jax.random.split(key)
+        log_old, wanted = state.log_estimate[0], state.log_estimate[1]
+        independent = run_algorithm_1(
+            self.model,
+            self.layout,
+            key_budget,
+            new_theta,
+            data,
+            self.empty_buffer(data),
+            jnp.minimum(stage.budget, state.patience),
+            store=False,
+        )
+        count = independent.rejected.count
+        full = (count > state.patience) & (count <= stage.budget)
+        # Where the budget refuses theta' anyway, the long run for the estimate is not needed.
+        log_new, worst = jax.lax.cond(
+            (count > stage.budget) | full,
+            lambda: (jnp.array(-jnp.inf), independent.worst),
+            lambda: self._estimate(key_estimate, new_theta, wanted.astype(jnp.int32), data),
+        )
+        here = self._log_f(theta, data.points, data.covariates)
+        ratio = self._log_f(new_theta, data.points, data.covariates) - here + log_new - log_old
+        estimate = jnp.stack([log_new, wanted])
+        # Of fresh proposals only the number counts: they may overflow.
+        sound = Sound(jnp.isfinite(here + log_old), jnp.array(True))
+        return ratio, estimate, count, merge_worst(worst, independent.worst), full, sound

@@ -1,0 +1,1 @@
+"""Files into tables: CSV, Parquet, NPY, FCS and AnnData, for cytometry and the command line."""

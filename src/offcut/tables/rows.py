@@ -1,0 +1,152 @@
+"""Rows that cannot be data: with nothing in a column, or outside of the window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offcut.errors import DataError, SettingsError
+from offcut.regions import Box, Region
+from offcut.tables.read import Table
+
+#: A group with fewer rows says nothing about itself.
+LEAST_IN_GROUP = 2
+
+
+def settle_missing(table: Table, what: str) -> Table:
+    """Refuse rows with a missing or infinite value, or leave them out (``what`` is "drop")."""
+    bad = ~np.isfinite(table.values)
+    rows = np.flatnonzero(bad.any(axis=1))
+    if not len(rows):
+        return table
+    if what == "drop":
+        return table.without(rows, "have a missing value")
+    names = [table.names[column] for column in np.flatnonzero(bad.any(axis=0))]
+    raise DataError(
+        f"{len(rows):,} of {len(bad):,} rows of {table.path.name} have a missing or infinite value "
+        f"in {', '.join(names)}: {table.told(rows)}. Leave them out with --missing drop if the "
+        "reason has nothing to do with the value; or choose other columns with --columns"
+    )
+
+
+def settle_outside(table: Table, window: Region | None, what: str, *, note: str = "") -> Table:
+    """Refuse rows outside of the window, or leave them out (``what`` is "drop")."""
+    if window is None:
+        return table
+    values = table.values
+    rows = np.flatnonzero(~is_inside(window, values))
+    if not len(rows):
+        return table
+    if what == "drop":
+        return table.without(rows, f"lie outside the window {window!r}")
+    first = values[rows[0]]
+    shown = ", ".join(f"{name} {value:.6g}" for name, value in zip(table.names, first, strict=True))
+    raise DataError(
+        f"{len(rows):,} of {len(values):,} rows of {table.path.name} lie outside the window "
+        f"{window!r}: {table.told(rows)}; the first is {shown}. {_sides(window, table)}{note}The "
+        "window is what could be recorded, so nothing lies outside of it: give the true limits "
+        "with --lower, --upper or --region, or leave these rows out with --outside drop if they "
+        "were to be cut off"
+    )
+
+
+def is_inside(window: Region, values: np.ndarray) -> np.ndarray:
+    """Whether each row (n, d) lies in the window."""
+    if isinstance(window, Box):
+        low, high, at_low, at_high = (
+            np.broadcast_to(part, values.shape[1:])
+            for part in (window.lower, window.upper, window.closed_lower, window.closed_upper)
+        )
+        above = np.where(at_low, values >= low, values > low)
+        below = np.where(at_high, values <= high, values < high)
+        return np.asarray((above & below).all(axis=1))
+    with jax.enable_x64(True):
+        return np.asarray(jax.vmap(window)(jnp.asarray(values)))
+
+
+def _sides(window: Region, table: Table) -> str:
+    """For boxes: how many below and above, column by column."""
+    if not isinstance(window, Box):
+        return ""
+    told = []
+    for place, (name, column) in enumerate(zip(table.names, table.values.T, strict=True)):
+        low, high = (
+            float(np.broadcast_to(side, (len(table.names),))[place])
+            for side in (window.lower, window.upper)
+        )
+        under, over = int((column < low).sum()), int((column > high).sum())
+        if under or over:
+            told.append(
+                f"{name}: {under:,} below {low:g}, {over:,} above {high:g} (data from "
+                f"{column.min():g} to {column.max():g})"
+            )
+    return f"By column: {'; '.join(told)}. " if told else ""
+
+
+def box_of(lower: list[float | None], upper: list[float | None]) -> Box | None:
+    """The window of limits for each column; None where there is no limit."""
+    if all(limit is None for limit in lower + upper):
+        return None
+    for low, high in zip(lower, upper, strict=True):
+        if low is not None and high is not None and low >= high:
+            raise SettingsError(
+                f"--lower {low:g} is not below --upper {high:g}: nothing lies between them"
+            )
+    return Box(lower, upper)
+
+
+def combined(box: Box | None, region: Region | None, size: int) -> Region | None:
+    """Limits and region together: what lies in both."""
+    if region is not None and region.dimension not in (None, size):
+        raise SettingsError(
+            f"--region {region!r} is about {region.dimension} coordinates, but there are {size} "
+            "columns; choose columns with --columns"
+        )
+    if box is None or region is None:
+        return box if region is None else region
+    if type(region) is Box:
+        return meet(box, region, size)
+    return box & region
+
+
+def meet(first: Box, second: Box, size: int) -> Box:
+    """The box of points in both."""
+    sides: list[Any] = []
+    for one in (first, second):
+        parts = (one.lower, one.upper, one.closed_lower, one.closed_upper)
+        sides.append([np.broadcast_to(part, (size,)) for part in parts])
+    (low_a, high_a, left_a, right_a), (low_b, high_b, left_b, right_b) = sides
+    low, high = np.maximum(low_a, low_b), np.minimum(high_a, high_b)
+    left = (left_a | (low_a < low)) & (left_b | (low_b < low))
+    right = (right_a | (high_a > high)) & (right_b | (high_b > high))
+    words = {(1, 1): "both", (1, 0): "left", (0, 1): "right", (0, 0): "neither"}
+    closed = [words[int(a), int(b)] for a, b in zip(left, right, strict=True)]
+    if (low > high).any():
+        raise SettingsError(f"nothing lies both in {first!r} and in {second!r}")
+    return Box(low, high, closed)
+
+
+def check_groups(table: Table) -> None:
+    """Refuse groups that are too small, and a single one."""
+    if table.group is None:
+        return
+    sizes = np.bincount(table.group, minlength=len(table.group_names))
+    if len(table.group_names) < 2:
+        raise DataError(
+            f"--group: column {table.group_name!r} has one value only, {table.group_names[0]!r}; "
+            "leave --group out, or name a column that tells groups apart"
+        )
+    small = [
+        f"{name!r} ({size} row{'' if size == 1 else 's'})"
+        for name, size in zip(table.group_names, sizes, strict=True)
+        if size < LEAST_IN_GROUP
+    ]
+    if small:
+        raise DataError(
+            f"--group: in column {table.group_name!r} there is too little in {', '.join(small)}; "
+            f"expected at least {LEAST_IN_GROUP} rows in each group. Is the name misspelt? Correct "
+            "it, or leave these rows out of the file"
+        )
