@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 
 __version__ = "0.1.0"
-
-
 # Name -> module; imported on first use, so that ``import offcut`` stays light.
 _HOMES = {
     "RejectionModel": "offcut.models.rejection",
@@ -79,8 +77,6 @@ _HOMES = {
     "regions": "offcut.regions",
     "errors": "offcut.errors",
 }
-
-
 __all__ = [
     "HMC",
     "NUTS",

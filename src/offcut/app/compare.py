@@ -23,8 +23,6 @@ from offcut.checks.comparison import Comparison, Contender, Measured
 from offcut.errors import SettingsError
 
 TABLE, PAGE, FIGURES, RATES = "comparison.csv", "report.html", "figures", "rates"
-
-
 HEAD = ["sampler", "approximate", "quantity", "ess_per_second", "low_95%", "high_95%", "mean"]
 
 
@@ -180,15 +178,11 @@ def _figure(ran: list[Measured]) -> Any:
 
 
 LANGEVIN = ("augment", "collapsed", "exchange", "pseudo_marginal", "asymptotic")
-
-
 CURVES = {
     "paper's sweep": {"method": "augment", "joint_moves": False},
     "augment": {"method": "augment", "joint_moves": True},
     "collapsed": {"method": "collapsed", "joint_moves": True},
 }
-
-
 EXAMPLE = "offcut compare models.py:model heights.csv"
 
 

@@ -26,12 +26,8 @@ from offcut.numerics.text import shown
 
 #: Draws of theta from the prior at which a value may be possible.
 THETAS = 16
-
-
 #: Distances from the recorded value, as powers of two of the data's scale, and tries at each.
 POWERS, TRIES = tuple(range(6, -30, -1)), 16
-
-
 #: Proposals for a value.
 PROPOSALS = 512
 

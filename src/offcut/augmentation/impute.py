@@ -121,8 +121,6 @@ def _with_recorded(model: RejectionModel, tree: Any, recorded: Any) -> Any:
 #: Proposals in vain that a sweep may spend on its censored observations: so many, and so many each.
 #: A slice step costs about as much as thirty.
 PATIENCE, PATIENCE_EACH = 2_000, 100
-
-
 #: The slice sampler's first interval is up to two to this power times wider than usual, so that it
 #: can reach from one part of a zone to another.
 WIDER = 6
@@ -254,12 +252,8 @@ def slice_in_zones(
 
 #: Proposals in vain for all censored observations before a start is given up.
 FIRST_PATIENCE = 2_000_000
-
-
 #: An observation that was not drawn in so many sweeps in a row, or never, is said to be undrawn.
 LONG_WAIT = 100
-
-
 NEVER = 2**30
 
 

@@ -41,12 +41,8 @@ from offcut.samplers.choice import prepare
 
 #: Draws of the run that compiles.
 REHEARSED = 20
-
-
 #: A repeat in which something was compiled is timed again, so often.
 MOST_AGAIN = 3
-
-
 #: Draws (repeat, draw) of every quantity.
 Series = dict[str, np.ndarray]
 

@@ -22,11 +22,7 @@ from offcut.programs.precision import in_float64
 from offcut.samplers.algorithm2 import AugmentedSampler
 
 FALSE_ALARM = 1e-5
-
-
 THETAS, POINTS = 24, 512
-
-
 TEST_BUDGET = 400
 
 

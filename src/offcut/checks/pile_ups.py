@@ -23,8 +23,6 @@ from offcut.regions.region import Region
 #: A pile has at least so many values, and so many times the largest tie elsewhere: rounded data
 #: have ties everywhere.
 SMALLEST_PILE = 3
-
-
 ABOVE_OTHER_TIES = 3
 
 

@@ -33,16 +33,10 @@ from offcut.programs.precision import in_float64
 
 #: Proposals at one draw in one round, and numbers in all proposals of a round, at the most.
 BLOCK, BLOCK_NUMBERS = 512, 2**22
-
-
 #: A rate is known well enough (to a tenth) after so many acceptances.
 ENOUGH = 100
-
-
 #: Below this rejections outnumber observations a hundred to one.
 FEW = 1e-2
-
-
 #: What a look before every run may cost.
 QUICK_DRAWS, QUICK_PROPOSALS = 100, 2048
 
@@ -135,8 +129,6 @@ def _counting(model: RejectionModel, like: Any, block: int) -> Any:
 
 
 VERY_FEW = 1e-4
-
-
 LEVELS = {"5%": 0.05, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95}
 
 

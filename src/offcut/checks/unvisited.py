@@ -48,18 +48,10 @@ from offcut.numerics.ess import effective_size
 from offcut.numerics.text import shown
 
 CANDIDATES, PRIOR_CANDIDATES = 4096, 1638
-
-
 SPREADS = (1.0, 3.0, 10.0, 30.0)  # of those around the run, in units of its covariance root
-
-
 TAIL = 5.0  # degrees of freedom
-
-
 #: Candidates of the second round, at the most, on either side of the edge.
 SECOND_ROUND = 512
-
-
 #: A weight smaller than the largest by this factor, in logs, is none.
 NEGLIGIBLE = 15.0
 
@@ -123,16 +115,10 @@ def thinned(
 
 
 BLOCK = 4096
-
-
 #: References that accept less than this are too dear to draw from.
 LOWEST_ACCEPTANCE = 1 / 256
-
-
 #: Of the points, this share comes from the prior's references: they cover what the run does not.
 PRIOR_SHARE = 0.15
-
-
 ITERATIONS = 100
 
 
@@ -241,21 +227,11 @@ def likelihoods(model: RejectionModel, n: int) -> Callable[..., dict[str, Any]]:
 
 
 RUN_REFERENCES, PRIOR_REFERENCES = 12, 8
-
-
 FIRST_POINTS, MOST_POINTS = 2048, 16384
-
-
 MOST_DRAWS = 4096
-
-
 MOST_DIMENSIONS, MOST_OBSERVATIONS = 20, 1000
-
-
 #: Fewer effective candidates than this say nothing.
 FEW = 5.0
-
-
 MOST_COLUMNS = 50
 
 
@@ -384,8 +360,6 @@ def _shift(drawn: Drawn, theta: dict[str, np.ndarray], weight: np.ndarray) -> fl
 #: data, not the rejections, hold the parameters: there is nothing to get stuck in. (Runs that were
 #: stuck had 0.97 and more.)
 WORTH_A_LOOK = 0.8
-
-
 #: A shorter run is a trial; a look would take longer than the run.
 ENOUGH_DRAWS = 1000
 

@@ -24,8 +24,6 @@ from offcut.tables.columns import place_of
 
 #: Of the events, how many may lie in more than one gate without a word.
 MOST_SHARED = 0.01
-
-
 #: Points that stand for a population.
 POINTS = 1000
 

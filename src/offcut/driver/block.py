@@ -20,8 +20,6 @@ from offcut.base import OK, Sampler, Stage
 
 #: Bytes of draws that one call may return; bounds the longest block.
 BLOCK_BYTES = 4 * 2**20
-
-
 LONGEST_BLOCK = 1024
 
 

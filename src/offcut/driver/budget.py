@@ -25,15 +25,9 @@ from offcut.numerics.ess import effective_size
 
 #: With budget="auto" warm-up may use this many rejections, or 200 for each observation.
 WARMUP_ROOM = 100_000
-
-
 SMALLEST_AUTO_BUDGET = 1_000
-
-
 #: "auto" grows the budget where more than this would change by halving it.
 TOLERATED = 0.02
-
-
 CONFIDENCE = 0.95
 
 

@@ -19,16 +19,10 @@ from offcut.errors import MemoryLimitError
 
 #: A block is sized to take about this long, so that Ctrl-C and progress are prompt.
 BLOCK_SECONDS = 0.2
-
-
 SAVE_SECONDS = 2.0
-
-
 #: Where sweeps are thinned a statistic named so keeps what a variable was before the kept sweep:
 #: what one sweep does to it (``result/missing.py``) cannot be seen from draws that are far apart.
 BEFORE = "before "
-
-
 #: For variables with at most so many entries.
 MOST_ENTRIES = 100
 

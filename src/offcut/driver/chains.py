@@ -23,12 +23,8 @@ from offcut.numerics import keys
 
 #: Room for rejections at the start; more is compiled for when a sweep needs it.
 FIRST_CAPACITY = 2**14
-
-
 #: "auto" restarts the draws with a larger budget at most so often.
 MOST_RESTARTS = 3
-
-
 #: Where chains outnumber threads they take turns of so many seconds, so that all of them have
 #: draws when Ctrl-C comes.
 TURN_SECONDS = 0.5

@@ -39,18 +39,10 @@ except ImportError:  # Windows has no such locks: two processes are then told ap
 
 
 FORMAT = 2
-
-
 _MAGIC = b"offcut-segment-2 "
-
-
 _SEGMENT = re.compile(r"chain-(\d+)-(draws|state)-(\d+)-(\d+)(?:-(\d+))?\.seg")
-
-
 #: Every file of a checkpoint.
 _OWN = re.compile(rf"lock|(manifest\.json|budget-\d+\.json|{_SEGMENT.pattern})(\.tmp)?")
-
-
 #: What to do about an error of the file system.
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: make room, and the same call goes on from what was saved",

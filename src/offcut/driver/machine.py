@@ -18,23 +18,13 @@ from offcut.base import Sampler
 from offcut.errors import SettingsError
 
 _lock = threading.Lock()
-
-
 _runs = 0
-
-
 _limits = contextlib.ExitStack()
-
-
 #: One thread sets the limit and takes it back: threadpoolctl lets the thread that set one first
 #: change it, and ignores all others without a word.
 _setter = ThreadPoolExecutor(1, thread_name_prefix="offcut-blas")
-
-
 #: Bytes of statistics that a draw has, about: a dozen numbers.
 STATISTICS = 100
-
-
 #: Draws are held twice at the end, when chains are put side by side.
 COPIES = 2
 

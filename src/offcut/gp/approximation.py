@@ -20,18 +20,10 @@ from offcut.programs.precision import in_float64
 #: What a run may leave out without a word: of the prior covariance, at the median length-scale and
 #: at short ones; of the proposals; of log Z (times n).
 COVARIANCE_ERROR, COVARIANCE_ERROR_SHORT = 0.01, 0.05
-
-
 SHARE_OUTSIDE, QUADRATURE_ERROR = 0.02, 0.01
-
-
 #: Of f of the exact process where densities are read off between the nodes of its grid.
 INTERPOLATION_ERROR = 0.1
-
-
 SHORT = 0.05
-
-
 #: Draws that are looked at.
 LOOKED_AT = 40
 

@@ -24,12 +24,8 @@ from offcut.numerics.normal import size as number_of_features
 
 #: Beyond every proposal, in units of half the box.
 FAR = 1e6
-
-
 #: Of a normal base's mass in two dimensions: nodes, and standard deviations that they span.
 GIVEN, WIDEST = 160, 9.0
-
-
 #: Draws of a family's prior among which a start is chosen: at first, and where all of them are
 #: impossible.
 TRIED, MOST_TRIED = 200, 20_000

@@ -229,15 +229,9 @@ def _product_sums(rows: list[jax.Array], weights: jax.Array) -> jax.Array:
 #: Beyond data and likely proposals the box reaches this many standard deviations of the data, and
 #: length-scales.
 BEYOND_DATA, BEYOND_SCALES = 1.0, 3.0
-
-
 #: Functions at most: in all where they are products, along each axis where they are sums.
 MOST_FUNCTIONS = {1: 256, 2: 400, 3: 1000}
-
-
 LEAST_FUNCTIONS, STEP = 8, 4
-
-
 #: Points along each axis at which the covariance is compared.
 COMPARED = {1: 60, 2: 9, 3: 5}
 

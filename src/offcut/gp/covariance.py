@@ -53,8 +53,6 @@ class Covariance(NamedTuple):
 
 
 SQUARED_EXPONENTIAL = Covariance("squared_exponential", None, 3.1)
-
-
 COVARIANCES = {
     covariance.name: covariance
     for covariance in (

@@ -20,12 +20,8 @@ from offcut.programs.precision import in_float64
 
 #: Numbers in one piece of a table of draws by points.
 PIECE = 4_000_000
-
-
 #: Proposals for each draw where the normaliser is not known by quadrature.
 MONTE_CARLO = 4096
-
-
 MOST_ROUNDS = 10_000
 
 

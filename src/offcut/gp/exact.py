@@ -38,12 +38,8 @@ from offcut.kernels.tuning import stepped
 
 #: Rows that the largest matrix has; the others are smaller by this factor each.
 LARGEST, FACTOR = 4096, 1.3
-
-
 #: n + |Y| at most: a sweep holds the old ones and as many new ones.
 MOST = LARGEST // 2
-
-
 #: Room for chance in the first guess of how many proposals a sweep needs.
 ROOM = 1.15
 

@@ -39,11 +39,7 @@ from offcut.regions.box import Box
 from offcut.regions.region import Region
 
 MOST_PREPARED = 8
-
-
 METHODS = ("augment", "collapsed")
-
-
 #: The kernel of method="collapsed", where none is given.
 COLLAPSED = HMC(num_steps=8, jitter=0.5)
 

@@ -34,36 +34,20 @@ from offcut.programs.precision import in_float64
 
 #: Observations at which the log density is followed, at these quantiles of the first coordinate.
 PROBES = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-
 #: Of the prior of the length-scale: what the basis must resolve, and what the margin is made for.
 SHORT, MIDDLE = 0.02, 0.5
-
-
 #: More numbers than this are not kept at the data, but computed again in every sweep.
 MOST_FEATURES = 5e7
-
-
 #: Shape of the Gamma prior of the upper rate; its mean is twice the mean intensity.
 RATE = 2.0
-
-
 #: Most proposals lie within so many standard deviations of the base.
 MOST_PROPOSALS = 2.5
-
-
 #: How Y is renewed by default: all of it, in every sweep.
 FRESH = "fresh"
-
-
 #: Of the exact process: observations at most, nodes of the grid along each axis.
 MOST_EXACT, NODES = 1000, {1: 80, 2: 16}
-
-
 #: Draws of a family's prior in which limits of its support are compared.
 COMPARED = 64
-
-
 #: By default the base's expected covariance is that of the data.
 DEGREES, STRENGTH = 8.0, 1.0
 

@@ -64,12 +64,8 @@ def draw(key: jax.Array, G: jax.Array, b: jax.Array, D: jax.Array) -> jax.Array:
 
 
 T = 2.0 / math.pi
-
-
 #: Phi(-1/√t).
 NORMAL_TAIL = 0.5 * math.erfc(math.sqrt(0.5 / T))
-
-
 #: The c from which on 2 exp(-c) < 4 Phi(-1/√t).
 SWITCH = -math.log(2.0 * NORMAL_TAIL)
 

@@ -24,8 +24,6 @@ from offcut.numerics.keys import with_native_fallback
 _poisson = with_native_fallback(
     lambda key, mean: jax.random.poisson(key, mean, dtype=jnp.int64).astype(jnp.int32)
 )
-
-
 #: More proposals than this are not made in one sweep.
 MOST_PROPOSED = 2.0e9
 

@@ -20,14 +20,8 @@ from offcut.numerics.arrays import exclusive_count, materialised
 
 #: Expected proposals for each observation in one block.
 ROOM = 1.0
-
-
 LEAST_BLOCK, LARGEST_BLOCK = 64, 2048
-
-
 LEAST_CHUNK, LARGEST_CHUNK = 64, 256
-
-
 #: An attempt at most so often. Beyond it the budget excludes what the data ask for.
 MOST_ATTEMPTS = 10_000
 

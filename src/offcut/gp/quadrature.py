@@ -101,20 +101,12 @@ class Grid(NamedTuple):
 
 #: Nodes along an axis, for m functions: PER_FUNCTION m + LEAST.
 PER_FUNCTION, LEAST = {1: 4, 2: 2}, {1: 96, 2: 40}
-
-
 #: Of the exact process: nodes between two neighbours of those at which f is recorded.
 PER_PANEL = 4
-
-
 #: Steps in t beyond the box, and how far t goes: from 6e-10 to 2e8 halves of the box.
 STEP, REACH = {1: 0.05, 2: 0.15}, (-3.3, 3.2)
-
-
 #: Longer than any tail, in halves of the box.
 LONG = 1e15
-
-
 #: So many standard deviations from the mean of |Y| the budget excludes nothing, to rounding.
 FAR = 45.0
 

@@ -32,22 +32,12 @@ from offcut.kernels.tuning import Tuning, stepped
 #: Curvature of the logistic log likelihood at its steepest, which weighs data against prior where
 #: directions of the joint move are fitted.
 CURVATURE = 0.25
-
-
 #: Observations in one piece, where phi at the data is not kept.
 PIECE = 4096
-
-
 #: A first shake of the base is halved so often, where it makes an observation impossible.
 HALVINGS = 50
-
-
 JOINT = HMC(num_steps=4, jitter=0.4)
-
-
 EVERYTHING = HMC(num_steps=8, jitter=0.5)
-
-
 SCALE = RandomWalk()
 
 

@@ -16,16 +16,10 @@ from offcut.regions.box import Box as BoxRegion
 
 #: Median and spread of log length-scale, in standard deviations of the data, where not given.
 LENGTH_SCALE = (0.6, 0.8)
-
-
 #: Median and spread of the log variance of f, where not given.
 VARIANCE = (2.0, 0.5)
-
-
 #: A range of so many units in the last place of the largest value is rounding.
 ROUNDING = 16
-
-
 #: From so many observations on, a larger share of repeated ones is worth a word.
 MANY, TIED = 20, 0.2
 

@@ -18,8 +18,6 @@ from offcut.errors import SettingsError
 from offcut.kernels.tuning import Tuning, first_tuning
 
 LogDensity = Callable[[jax.Array], jax.Array]
-
-
 Stats = dict[str, jax.Array]
 
 

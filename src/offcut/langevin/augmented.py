@@ -30,8 +30,6 @@ from offcut.langevin.sampler import LangevinData, LangevinSampler, State
 
 #: A start that would need so many times the budget is hopeless.
 HOPELESS_START = 5.0
-
-
 #: Without a budget, more proposals a sweep than this are hopeless.
 MOST_PROPOSALS = 1e8
 

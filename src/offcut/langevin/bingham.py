@@ -20,8 +20,6 @@ from jax import lax
 from offcut.numerics.arrays import materialised
 
 _NEWTON_STEPS = 30
-
-
 #: w, x, y, z of many quaternions: four vectors, which a processor likes better than rows of four.
 Quaternions = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 

@@ -34,16 +34,10 @@ from offcut.numerics import keys
 from offcut.programs.precision import in_float64
 
 NEWTON_STEPS = 200
-
-
 #: Below this concentration the asymptotics are worthless.
 SMALL = 2.0
-
-
 #: Singular values of the mean frame above 1 minus this leave no room for a finite kappa.
 SPREAD = 1e-12
-
-
 #: Below this a singular value of the mean frame is zero up to rounding, and so is kappa.
 NOTHING = 1e-14
 
@@ -145,14 +139,8 @@ def _program(d: int, p: int, exact: bool) -> Any:
 
 
 _log_z = jax.jit(jax.vmap(log_normaliser_of))
-
-
 _mean = jax.jit(jax.vmap(jax.grad(log_normaliser_of)))
-
-
 _by_rejection = jax.jit(draws.by_rejection, static_argnames="room")
-
-
 _by_gibbs = jax.jit(draws.by_gibbs, static_argnames=("count", "sweeps"))
 
 

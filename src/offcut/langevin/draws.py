@@ -24,20 +24,12 @@ from offcut.numerics.arrays import materialised
 
 #: Proposals in one block.
 LEAST_BLOCK, LARGEST_BLOCK = 8, 1024
-
-
 #: Up to so many columns at least an eighth of the proposals are accepted, whatever kappa.
 ALWAYS_FEASIBLE = 4
-
-
 #: Where fewer proposals than this are accepted, independent draws are hopeless.
 HOPELESS = 1e-4
-
-
 #: Gibbs sweeps that stand for one independent draw there.
 GIBBS_SWEEPS = 200
-
-
 #: Room for so many draws at least, so that few of them, one or ten, share a compiled program.
 LEAST_ROOM = 64
 

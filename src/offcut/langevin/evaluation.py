@@ -22,8 +22,6 @@ from offcut.programs.precision import in_float64
 #: Columns may miss length 1 by this, and a mean shorter than this has no direction: what is left
 #: of a zero after rounding in single precision, with room.
 ROUNDING = 1e-5
-
-
 #: The draw on the boundary of a cap stays in it, whatever the order in which sums are taken.
 LAST_DIGITS = 1e-12
 

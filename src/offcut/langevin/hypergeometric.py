@@ -33,11 +33,7 @@ import numpy as np
 
 #: Debye's expansion is used from this order on, with this many terms: 4e-15 at worst.
 LEAST_ORDER = 15
-
-
 TERMS = 12
-
-
 #: Steps down the ladder that single precision can carry in one product, for y up to 1e8.
 SINGLE_STEPS = 4
 

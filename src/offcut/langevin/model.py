@@ -44,8 +44,6 @@ class Method(NamedTuple):
 
 
 _MOVES = (NUTS, HMC, RandomWalk)
-
-
 METHODS = {
     "augment": Method(AugmentedSampler, HMC(num_steps=3, jitter=0.4), _MOVES),
     "collapsed": Method(CollapsedSampler, HMC(num_steps=2, jitter=0.2), _MOVES),

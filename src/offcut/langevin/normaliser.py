@@ -59,16 +59,10 @@ def approximate_log_normaliser(kappa: jax.Array, d: int) -> jax.Array:
 
 #: Nodes on the range of the integral.
 NODES = 40
-
-
 #: Where the integrand is cut off, in units of its width.
 WIDTHS = 8.5
-
-
 #: Range and step of the tanh-sinh rule.
 DOUBLY_FAR, DOUBLY_STEP = 3.4, 0.025
-
-
 # Lists, not arrays: an array that JAX has once met as a constant in single precision it rounds for
 # good, also for later programs in double precision (JAX 0.10).
 _NODES, _WEIGHTS = (part.tolist() for part in np.polynomial.legendre.leggauss(NODES))

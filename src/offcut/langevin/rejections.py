@@ -24,11 +24,7 @@ from offcut.numerics.log1mexp import log1mexp
 
 #: Expected proposals for each observation in one block; most runs need one block.
 ROOM = 1.3
-
-
 LEAST_BLOCK, LARGEST_BLOCK = 32, 4096
-
-
 #: Rejections in one piece of the sum over them.
 LEAST_CHUNK, LARGEST_CHUNK = 32, 512
 

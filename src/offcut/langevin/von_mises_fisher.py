@@ -42,8 +42,6 @@ def unit(vectors: jax.Array) -> jax.Array:
 
 #: Of so many entries one may be tried again in each further round.
 PENDING = 4
-
-
 #: Below this concentration the closed form for m = 3 is the uniform one to rounding.
 _FLAT = 1e-9
 

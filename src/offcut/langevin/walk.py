@@ -34,10 +34,10 @@ from offcut.langevin.sequential import log_envelope
 
 #: Acceptances that an estimate waits for at the most.
 MOST_ACCEPTANCES = 2**20
-
-
 #: Estimates with a larger variance of their logarithm are worth a warning.
 NOISY = 4.0
+#: A change of log kappa (a factor of twenty) for which the budget is not to be blamed.
+ABSURD = 3.0
 
 
 class Walked(NamedTuple):
@@ -93,7 +93,9 @@ class WalkSampler(LangevinSampler):
         )
         if self.adapts:
             target = self.kernel.target_acceptance
-            told = jnp.where(over, jnp.nan, rate)  # the budget says nothing about the scale
+            # A refusal by the budget says nothing about the scale, but of steps that are absurd.
+            absurd = jnp.max(jnp.abs(position - state.position)) > ABSURD
+            told = jnp.where(over, jnp.where(absurd, 0.0, jnp.nan), rate)
             moved = moved._replace(
                 tuning=tuned(state.tuning, stage, moved.position, told, target, self.smallest_scale)
             )

@@ -30,24 +30,14 @@ from offcut.mixtures.contingency import (
 
 #: The starts are tried on so many events; the best of them goes on with more.
 FIRST_EVENTS = 1_000
-
-
 #: The search uses so many events; the others then join the cluster that raises the loss least.
 MOST_EVENTS = 20_000
-
-
 #: So many draws, evenly spaced, are tried as partitions.
 MOST_DRAWS = 200
-
-
 #: Labels beyond this are renamed, for tables are as wide as the largest.
 LARGEST_LABEL = 10_000
-
-
 #: No table has more entries than this (0.5 GiB, and a few copies).
 MOST_ENTRIES = 2**26
-
-
 LOSSES = ("vi", "binder")
 
 

@@ -37,17 +37,11 @@ from scipy.sparse import csr_array
 
 #: Changes below this many units of phi are rounding.
 TOLERANCE = 1e-8
-
-
 #: So many entries of a temporary array at a time.
 CHUNK = 1_000_000
-
-
 #: A sweep visits at least this share of the blocks before all are looked at again, and visits
 #: them once more if more than this share of them moved.
 SHARE, MANY = 0.02, 0.1
-
-
 #: So many components are tried as one half of a cluster, each improved so many times.
 SPLITS, PASSES = 8, 4
 

@@ -122,8 +122,6 @@ def as_points(points: Any, d: int) -> np.ndarray:
 
 #: Components that a marginal in the window is computed from, the heaviest of each draw.
 MOST_COMPONENTS = 24
-
-
 #: Lattice points for the coordinates that are integrated out, in each draw.
 MARGINAL_POINTS = 16
 
@@ -304,8 +302,6 @@ def _log_marginal_inside(
 
 #: Rounds of proposals before an event is given up, and the least number of proposals in each.
 MOST_ROUNDS = 1000
-
-
 PROPOSALS = 4096
 
 

@@ -21,8 +21,6 @@ from offcut.mixtures.evaluation import Draws, log_terms
 
 #: Numbers in one temporary array: few enough for a cache.
 ROOM = 2**17
-
-
 #: Points further out count as this far out in the same direction: their squares would overflow.
 FAR = 1e120
 

@@ -32,12 +32,8 @@ from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
 
 PRIORS = ("latent", "window")
-
-
 #: Features of an event have an indicator for each group.
 MOST_GROUPS = 1000
-
-
 #: What a run may leave open without a doubt being said: of the integral of a draw's density, and of
 #: the weights.
 MASS_ERROR, UNRESOLVED_WEIGHT = 0.05, 0.01

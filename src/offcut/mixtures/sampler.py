@@ -24,8 +24,6 @@ from offcut.numerics.normal import Components, draw_all, size
 
 #: A component with less of its mass in the window is a ghost.
 GHOST_MASS = 0.01
-
-
 #: Events that the start looks at.
 FIRST_EVENTS = 5000
 

@@ -169,17 +169,11 @@ def relabelled(
 
 #: Steps of expectation-maximisation before the split is drawn.
 LAUNCH_STEPS = 4
-
-
 #: j is the nearest to i of so many candidates, the number chosen at random: near pairs make
 #: promising splits and merges, distant ones keep every pair possible.
 CANDIDATES = (1, 4, 16)
-
-
 #: The two halves start with this share of the component's covariance.
 FIRST_SHARE = 0.5
-
-
 #: log p(z) of counts (G, K), weights summed out
 LogLabels = Callable[[jax.Array], jax.Array]
 

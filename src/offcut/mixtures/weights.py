@@ -231,8 +231,6 @@ def _behind(counts: jax.Array) -> jax.Array:
 
 #: Customers seated at a time.
 SEATS = 1024
-
-
 #: Below this a share of beta counts as this much: 0 would make its Dirichlet degenerate.
 LEAST_LOG = -600.0
 

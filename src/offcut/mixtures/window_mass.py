@@ -47,14 +47,8 @@ from offcut.regions import Box
 #: The heaviest components, and lattice points for each of them and for each of the others; for
 #: boxes, and for windows of which nothing is known but what lies inside.
 HEAVY = 16
-
-
 BOX_POINTS = (64, 8)
-
-
 OTHER_POINTS = (2048, 256)
-
-
 #: A smaller mass is not resolved: it could not be recorded as a number.
 LEAST = 1e-300
 
@@ -167,20 +161,12 @@ def as_box(region: Any, d: int) -> tuple[np.ndarray, np.ndarray] | None:
 
 #: Events that a proposal begins with.
 ANCHORS = 128
-
-
 #: Rounds in which it is fitted, each with this part of the points of the last, or so many.
 ROUNDS, PART, FEWEST = 5, 8, 64
-
-
 #: Powers that weights are taken to: the first at which enough points count.
 POWERS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.0)
-
-
 #: The proposal is wider than what it follows, by this factor of the covariance.
 WIDER = 1.3
-
-
 #: With fewer points that count a mass is not resolved.
 LEAST_POINTS = 10.0
 

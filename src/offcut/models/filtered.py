@@ -28,8 +28,6 @@ from offcut.models.support import in_support, log_prob
 from offcut.numerics.keys import with_native_fallback
 
 Base = Callable[..., dist.Distribution]
-
-
 TRUE, NOISY = "true", "noisy"
 
 

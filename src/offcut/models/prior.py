@@ -34,11 +34,7 @@ from offcut.models.support import in_support
 from offcut.programs.reach import reached
 
 Theta = dict[str, Any]
-
-
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
-
-
 #: NumPyro keeps its handlers in one list for the whole process, so only one thread may run a prior
 #: at a time. That happens while tracing, never in compiled code.
 _TRACING = threading.RLock()

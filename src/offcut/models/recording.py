@@ -67,8 +67,6 @@ class Clamped:
 
 
 Zone = Callable[..., Any]
-
-
 Censoring = Clamped | tuple[Zone, ...] | None
 
 

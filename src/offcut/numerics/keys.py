@@ -20,14 +20,8 @@ from jax import lax
 from jax.extend.random import define_prng_impl
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-
-
 _PARITY = np.uint32(0x1BD11BDA)
-
-
 _WORTH_A_WALL = 32
-
-
 _WIDTHS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 

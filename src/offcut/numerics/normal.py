@@ -157,12 +157,8 @@ def moments(total: jax.Array, d: int) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 #: A coordinate that does not vary is given this share of its square as its variance.
 CONSTANT_SHARE = 1e-3
-
-
 #: A range of so many units in the last place of the largest value is rounding.
 ROUNDING = 16
-
-
 #: By default a component's expected covariance is this share of the data's: a mixture has several.
 #: With it, 4 degrees beyond d and strength 0.3, intervals of what a window cut off were calibrated
 #: on simulated mixtures; with the data's own covariance, d + 2 and 1 they lay too far out.

@@ -14,12 +14,8 @@ from jax import lax
 
 #: The interval grows at most to so many widths.
 MOST_WIDTHS = 64
-
-
 #: Each turn halves the interval on average: after so many it is narrower than rounding.
 MOST_SHRINKS = 200
-
-
 LogDensity = Callable[[jax.Array], jax.Array]
 
 

@@ -20,8 +20,6 @@ def shown(value: Any, digits: int = 6) -> str:
 #: Kinds of characters that do something instead of being seen: controls (terminal escapes among
 #: them), halves of characters (bytes of file names that are no UTF-8), ends of lines.
 _ACTING = ("Cc", "Cs", "Zl", "Zp")
-
-
 #: They turn the direction of what follows, so that text reads as what it is not.
 _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 

@@ -19,12 +19,8 @@ if TYPE_CHECKING:
 
 #: Draws in the joint panel.
 MOST_DRAWS = 2000
-
-
 #: The concentrations share a logarithmic axis where they differ by more than this factor.
 FAR_APART = 20.0
-
-
 DASHES = ("--", ":", "-.")
 
 

@@ -25,14 +25,8 @@ if TYPE_CHECKING:
 
 #: Points along a circle: enough that the ends of its near and far parts meet.
 ROUND = 721
-
-
 CREDIBLE = {"linewidth": 1.8, "solid_capstyle": "butt"}
-
-
 PREDICTIVE = {"linewidth": 1.6, "linestyle": (0, (4, 2)), "dash_capstyle": "butt"}
-
-
 POINTS = {"s": 13, "linewidths": 0.5, "edgecolors": "white", "alpha": 0.75}
 
 

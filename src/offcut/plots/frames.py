@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 
 
 PROJECTIONS = ("sphere", "equal-area")
-
-
 #: Observed frames drawn; more only make a blot.
 MOST_POINTS = 2000
-
-
 ORDINALS = ("first column", "second column", "third column")
 
 

@@ -18,28 +18,16 @@ if TYPE_CHECKING:
 
 #: Observations in a rug or on a map; more only make a blot.
 MOST_POINTS = 2000
-
-
 #: Letters of a legend's entries that fit beside each other.
 MOST_LETTERS = 80
-
-
 #: Places at which curves are evaluated, and along each side of a map.
 PLACES, SIDE = 501, 80
-
-
 #: A density is shown where its mean is above this share of its peak, and wherever there are data.
 VISIBLE = 0.005
-
-
 #: Room at both ends, as a share of the range.
 MARGIN = 0.015
-
-
 #: Height of a rug, as a share of what is above it.
 RUG = 0.055
-
-
 #: The sides of a map have one scale unless one is this many times as long.
 OBLONG = 4.0
 

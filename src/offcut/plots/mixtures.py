@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Events drawn as points; more only make a blot.
 MOST_POINTS = 5000
-
-
 #: Contours of log density, this far apart and so many.
 CONTOURS, STEP = 9, 0.75
 

@@ -122,8 +122,6 @@ def beyond(view: View) -> View:
 
 
 Limits = tuple[float, float]
-
-
 #: Room on each side, as a share of what is between the limits.
 ROOM = 0.25
 
@@ -215,8 +213,6 @@ def _(region: Complement) -> list[Edge]:
 
 #: Grid points where intervals are not known: more than a picture has pixels.
 FINE_LINE = 4001
-
-
 #: How opaque the inside is; data may lie behind it.
 ALPHA = 0.22
 

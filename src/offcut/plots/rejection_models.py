@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 BEFORE = "before the filter, 90% band"
-
-
 #: ``posterior`` draws no more panels than this unless it is told their names.
 MOST_PANELS = 12
 

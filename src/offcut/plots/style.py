@@ -15,20 +15,10 @@ from offcut.numerics.text import shortened, visible
 
 # Okabe and Ito's colours: told apart by every kind of colour vision, and in grey.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-
-
 CHAIN_COLOURS = (BLUE, ORANGE, GREEN, PINK, "#56B4E9", "#E69F00")
-
-
 INK, GREY, PALE = "#222222", "#767676", "#E4E4E4"
-
-
 TRUTH = {"color": INK, "linestyle": (0, (5, 2)), "linewidth": 1.4}
-
-
 NAIVE = {"color": ORANGE, "linestyle": (0, (1, 1.2)), "linewidth": 2.0}
-
-
 STYLE = {
     "axes.axisbelow": True,
     "axes.edgecolor": GREY,
@@ -48,8 +38,6 @@ STYLE = {
     "ytick.color": GREY,
     "ytick.labelcolor": INK,
 }
-
-
 #: Letters of a name that a picture has room for.
 MOST_LETTERS = 24
 

@@ -37,18 +37,10 @@ from numpyro.distributions.util import lazy_property
 
 #: How identities begin that say nothing to another process.
 UNKNOWN = "unknown: "
-
-
 _numbers = itertools.count()
-
-
 #: Attributes that hold compiled code or what can be made again, never a setting.
 _NO_SETTINGS = ("programs", "_blocks")
-
-
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-
-
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib"))
 
 

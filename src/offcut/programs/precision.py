@@ -11,8 +11,6 @@ import jax
 from offcut.programs.forks import note_use
 
 P = ParamSpec("P")
-
-
 R = TypeVar("R")
 
 

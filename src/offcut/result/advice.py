@@ -13,30 +13,18 @@ from offcut.errors import TrustWarning
 from offcut.result.diagnostics import Table, parameter_table, rejection_numbers, standing_still
 
 R_HAT_LIMIT = 1.05
-
-
 TV_LIMIT = 0.05
-
-
 #: Below this an error bar is itself uncertain and quantiles are worse (Vehtari et al. 2021 ask for
 #: 400). In a study of weak priors, runs with 100 to 400 were off by up to 19 of their error bars.
 ENOUGH_ESS = 400
-
-
 #: Fewer draws in a chain are judged by the certificate alone. R-hat of a single chain compares its
 #: quarters, which must be as long.
 ENOUGH_DRAWS = 100
-
-
 #: What lies beyond the run is worth a word from this share of the posterior on, or where it would
 #: move a mean by so many of its error bars. (The estimates are good to a factor of two or so.)
 BEYOND_SHARE, BEYOND_SHIFT = 0.005, 3.0
-
-
 #: Below this acceptance rate rejections outnumber data a hundred to one.
 LOW_ACCEPTANCE = 0.01
-
-
 #: Exchange walks at random: beyond so many parameters it takes small steps.
 FEW_PARAMETERS = 5
 

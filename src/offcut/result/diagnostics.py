@@ -11,11 +11,7 @@ import xarray as xr
 from offcut.numerics.ess import effective_size
 
 Table = dict[str, dict[str, float]]
-
-
 MOST_PARAMETERS = 1000
-
-
 #: In fewer draws a chain may stand still by chance.
 FEWEST_DRAWS = 10
 

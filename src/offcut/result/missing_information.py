@@ -31,12 +31,8 @@ from offcut.driver.chain import MOST_ENTRIES as MOST_COLUMNS
 
 #: Statistics that kernels hand over for this computation and that the result does not keep.
 HELPERS = ("position", "gradient")
-
-
 #: Below so many draws for each dimension the largest eigenvalue is mostly noise.
 DRAWS_FOR_EACH_DIMENSION = 20
-
-
 #: A kernel whose name begins so draws exactly from p(theta | X, Y).
 EXACT_KERNEL = "Conjugate"
 

@@ -12,8 +12,6 @@ from offcut.result.advice import find_trouble, warn_of_trouble, what_may_help
 from offcut.result.diagnostics import Table, parameter_table, r_hat, rejection_numbers
 
 __all__ = ["Summary", "r_hat", "summary", "warn_of_trouble"]
-
-
 MOST_ROWS = 40
 
 

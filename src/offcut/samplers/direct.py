@@ -72,18 +72,10 @@ class Direct(NUTS):
 
 
 Tails = tuple[jax.Array, jax.Array, jax.Array]  # log F, log S, log density
-
-
 LOG_HALF = float(np.log(0.5))
-
-
 LOG_ROOT_TAU = float(0.5 * np.log(2 * np.pi))
-
-
 #: Standard scores beyond this are cut off there: their squares would overflow.
 FARTHEST = 1e100
-
-
 #: Of a piece whose ends have log F (or log S) within this, the middle stands for all: what that
 #: neglects and what the difference of two rounded numbers loses are both below 1e-8.
 NARROW = 1e-8

@@ -28,23 +28,11 @@ from offcut.models.rejection import RejectionModel
 from offcut.numerics.text import shown
 
 CANDIDATES = 16
-
-
 ROUNDS = 64  # of candidates, until there is one where all data are possible
-
-
 CLIMB_STEPS = 200
-
-
 CLIMB_ROWS = 2048  # at most this many observations are used for the climb
-
-
 MOST_ROWS = 2**62  # more observations than there can be
-
-
 SHAKES = (0.3, 0.1, 0.03, 0.0)
-
-
 TRIES = 8  # of each shake, until one leaves all data possible
 
 

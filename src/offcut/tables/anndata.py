@@ -75,8 +75,6 @@ def stored(path: Path) -> Any:
 
 #: More than this, and more than so many times the size of the file, is not data but a trap.
 MOST_BYTES, MOST_TIMES = 2**30, 2000
-
-
 SPARSE = ("csr_matrix", "csc_matrix")
 
 

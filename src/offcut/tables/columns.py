@@ -12,8 +12,6 @@ from offcut.numerics.text import visible
 
 #: How many names or rows an error writes out.
 MOST_LISTED = 20
-
-
 FEW = 5
 
 

@@ -29,8 +29,6 @@ from offcut.tables.spillover import Compensation
 from offcut.tables.table import Recorded
 
 MAGIC = re.compile(rb"FCS[23]\.\d")
-
-
 FLOAT_NOTE = (
     "Floating-point FCS data may lie outside $PnR, which is only a hint there (values below zero, "
     "for example, where a background was subtracted). "

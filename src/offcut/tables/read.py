@@ -24,8 +24,6 @@ from offcut.tables.table import Recorded
 
 #: More groups than this are no groups: the column is taken for a measurement.
 MOST_GROUPS = 20
-
-
 TEXT = (".csv", ".tsv")
 
 

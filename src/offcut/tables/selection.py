@@ -66,8 +66,6 @@ class Rows:
 
 #: No file has a column whose number is longer, and Python makes no integer of very long ones.
 MOST_DIGITS = 18
-
-
 #: A column with text is taken for one of numbers with mistakes in it where less than this is text.
 MISTAKES = 0.5
 

@@ -30,8 +30,6 @@ EPILOG = f"""[bold]Examples[/bold]
 
 `offcut --install-completion` lets your shell complete commands, options and files.
 OFFCUT_TRACEBACK=1 shows where an error came from."""
-
-
 app = typer.Typer(
     name="offcut",
     no_args_is_help=True,

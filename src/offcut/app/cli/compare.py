@@ -21,32 +21,22 @@ Model = Annotated[
         autocompletion=lambda: ["mixture", "langevin", "density", "intensity"],
     ),
 ]
-
-
 Samplers = Annotated[
     str | None,
     typer.Option("--samplers", help="Only these, with commas.", metavar="A,B,..."),
 ]
-
-
 Repeats = Annotated[
     int,
     typer.Option("--repeats", help="Chains of each sampler, each with a seed of its own.", min=1),
 ]
-
-
 Quantity = Annotated[
     str | None,
     typer.Option("--quantity", help="Only this parameter; default: the slowest one."),
 ]
-
-
 Folder = Annotated[
     Path | None,
     typer.Option("-o", "--output", help="Directory for comparison.csv and a page.", metavar="DIR"),
 ]
-
-
 EPILOG = f"""[bold]Examples[/bold]
 
   [cyan]offcut compare langevin frames.npy[/cyan]

@@ -13,21 +13,13 @@ from rich.markup import escape
 from rich.panel import Panel
 
 DONE, FAILED, UNUSABLE, DOUBTFUL, INTERRUPTED = 0, 1, 2, 3, 130
-
-
 TRACEBACK = "OFFCUT_TRACEBACK"
-
-
 EXIT_CODES = (
     "[bold]Exit codes[/bold]: 0 done; 1 the run failed; 2 wrong command line or unusable file; "
     "3 done but doubtful (with --strict); 130 interrupted."
 )
-
-
 #: Typer shows these itself. They are Click's, which some versions of Typer carry inside.
 WRONG_USAGE: Any = next(k for k in typer.BadParameter.__mro__ if k.__name__ == "ClickException")
-
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

@@ -85,184 +85,118 @@ File = Annotated[
         metavar="FILE",
     ),
 ]
-
-
 Columns = Annotated[
     str | None,
     _option("--columns", help="Names or numbers (from 0) with commas; default: all of numbers.",
             panel=DATA, metavar="A,B,..."),
 ]  # fmt: skip
-
-
 Lower = Annotated[
     str | None,
     _option("--lower", help="Lower limit of what could be recorded: one for all columns, or one "
             "for each (0,none,0).", panel=DATA, metavar="LIMITS"),
 ]  # fmt: skip
-
-
 Upper = Annotated[
     str | None,
     _option("--upper", help="Upper limit, in the same way.", panel=DATA, metavar="LIMITS"),
 ]
-
-
 Region = Annotated[
     str | None,
     _option("--region", help="A window of any shape, as regions print themselves: "
             "'Box([0, 0], [4, 3]) & ~Ball([1, 1], 0.5)'.", panel=DATA, metavar="EXPR"),
 ]  # fmt: skip
-
-
 Group = Annotated[
     str | None,
     _option("--group", help="Column with the group of each row.", panel=DATA, metavar="COLUMN"),
 ]
-
-
 Outside = Annotated[
     OnTrouble,
     _option("--outside", help="Rows outside of the window: an error, or left out.", panel=DATA),
 ]
-
-
 Missing = Annotated[
     OnTrouble,
     _option("--missing", help="Rows with a missing value: an error, or left out.", panel=DATA),
 ]
-
-
 Draws = Annotated[
     int, _option("--draws", help="Kept draws of each chain.", panel=SAMPLING, least=1)
 ]
-
-
 Warmup = Annotated[int, _option("--warmup", help="Sweeps before them.", panel=SAMPLING, least=0)]
-
-
 Thin = Annotated[int, _option("--thin", help="Sweeps for each kept draw.", panel=SAMPLING, least=1)]
-
-
 Chains = Annotated[int, _option("--chains", help="Chains.", panel=SAMPLING, least=1)]
-
-
 Seed = Annotated[int, _option("--seed", help="The same seed gives the same draws.", panel=SAMPLING)]
-
-
 Budget = Annotated[
     str,
     _option("--budget", help="Largest number of rejections in a sweep: auto, none or a number.",
             panel=SAMPLING, metavar="auto|none|N"),
 ]  # fmt: skip
-
-
 Output = Annotated[
     Path | None,
     _option("-o", "--output", help="Directory for posterior, tables and report; default: "
             "FILE-WORLD here.", panel=OUTPUT, metavar="DIR"),
 ]  # fmt: skip
-
-
 Resume = Annotated[
     bool, _option("--resume", help="Go on with a run that was interrupted.", panel=OUTPUT)
 ]
-
-
 Overwrite = Annotated[
     bool, _option("--overwrite", help="Start afresh where a run is already.", panel=OUTPUT)
 ]
-
-
 Quiet = Annotated[
     bool, _option("--quiet", "-q", help="No progress and no summary; errors still.", panel=OUTPUT)
 ]
-
-
 Strict = Annotated[
     bool, _option("--strict", help="Exit with 3 where the result is doubtful.", panel=OUTPUT)
 ]
-
-
 Components = Annotated[
     int, _option("--components", help="Most clusters that there can be.", panel=MODEL, least=1)
 ]
-
-
 Prior = Annotated[
     WeightsPrior,
     _option("--prior", help="On weights before the window, or on shares in it (for gating).",
             panel=MODEL),
 ]  # fmt: skip
-
-
 Transform = Annotated[
     str,
     _option("--transform", help="Scale of all columns: none, asinh[:COFACTOR], logicle, log or "
             "linear:SCALE.", panel=MODEL, metavar="SCALE"),
 ]  # fmt: skip
-
-
 Compensate = Annotated[
     bool, _option("--compensate", help="Undo spillover with the FCS file's matrix.", panel=MODEL)
 ]
-
-
 Limits = Annotated[
     AtLimits,
     _option("--at-limits", help="Values exactly on a limit: keep them, or leave them out (they "
             "are usually clamped).", panel=DATA),
 ]  # fmt: skip
-
-
 Frame = Annotated[
     str | None,
     _option("--frame", help="Rows and columns of a frame, 3x2; default from the number of columns "
             "(3: 3x1, 6: 3x2, 9: 3x3).", panel=DATA, metavar="DxP"),
 ]  # fmt: skip
-
-
 Entries = Annotated[
     Order,
     _option("--order", help="Entries of a frame, column by column or row by row.", panel=DATA),
 ]
-
-
 Concentrations = Annotated[
     LangevinMethod, _option("--method", help="How concentrations move.", panel=MODEL)
 ]
-
-
 PriorMean = Annotated[
     float,
     _option("--prior-mean", help="Mean of the exponential prior of concentrations.", panel=MODEL),
 ]
-
-
 LengthScale = Annotated[
     str | None,
     _option("--length-scale", help="In units of the data; default: inferred.", panel=MODEL,
             metavar="NUMBER|infer"),
 ]  # fmt: skip
-
-
 Variance = Annotated[
     str | None,
     _option("--variance", help="Of the Gaussian process; default: inferred.", panel=MODEL,
             metavar="NUMBER|infer"),
 ]  # fmt: skip
-
-
 Kernel = Annotated[Covariance, _option("--kernel", help="Covariance function.", panel=MODEL)]
-
-
 Method = Annotated[
     CurveMethod,
     _option("--method", help="Keep rejections (augment), or none, by quadrature (collapsed).",
             panel=MODEL),
 ]  # fmt: skip
-
-
 BaseDensity = Annotated[Base, _option("--base", help="What the process bends.", panel=MODEL)]
-
-
 Probability = Annotated[float, _option("--probability", help="Of bands and circles.", panel=OUTPUT)]

@@ -13,8 +13,6 @@ from offcut.plots.rejection_models import _white_to
 from offcut.plots.style import BLUE, CHAIN_COLOURS, INK, STYLE, distinct_words, pyplot, words
 
 RUG = "The marks below are the data."
-
-
 MOST_POINTS = 2000
 
 

@@ -22,16 +22,10 @@ from offcut.regions import Box
 
 #: Places of the table, along a line and along each side of a plane.
 PLACES, SIDE = 201, 41
-
-
 #: Beyond the plane: rows at which the density is told.
 MOST_ROWS = 1000
-
-
 #: Numbers in the table of draws by places; beyond that some draws are left out.
 MOST_NUMBERS = 20_000_000
-
-
 #: Pairs of groups that are compared.
 MOST_PAIRS = 3
 

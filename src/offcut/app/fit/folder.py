@@ -19,16 +19,10 @@ from offcut.errors import DataError, SettingsError
 from offcut.files import save_netcdf, writing
 
 SETTINGS, REPORT = "settings.json", "report.html"
-
-
 #: Directories that a fit may write into, and what it may write there.
 TABLES, FIGURES = "tables", "figures"
-
-
 #: Behind the name of a checkpoint whose run is being overwritten.
 EARLIER = ".earlier"
-
-
 INSIDE = (f"{TABLES}/*.csv", f"{FIGURES}/*.svg")
 
 

@@ -19,11 +19,7 @@ from offcut.errors import SettingsError
 from offcut.files import made, write, writing
 
 MANIFEST = "offcut-manifest.json"
-
-
 FORMAT = 1
-
-
 #: The directory of checkpoints, each a directory in it.
 CHECKPOINTS = "checkpoint"
 

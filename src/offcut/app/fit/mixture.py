@@ -127,8 +127,6 @@ def _notes(table: Table, events: Events, window: Region | None, known: bool) -> 
 
 #: Populations with a smaller share are told in the tables only.
 NOTABLE = 0.01
-
-
 #: Pairs of groups that are compared.
 MOST_PAIRS = 6
 

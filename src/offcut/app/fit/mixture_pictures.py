@@ -13,8 +13,6 @@ from offcut.plots.style import BLUE, GREY, ORANGE, STYLE, pyplot, words
 
 #: Pairs of columns that are drawn, points along each side of a map and draws to average over.
 MOST_PAIRS, GRID, MOST_DRAWS = 4, 60, 60
-
-
 PLACES = 301
 
 

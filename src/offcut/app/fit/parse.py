@@ -21,11 +21,7 @@ SHAPES: dict[str, Callable[..., Any]] = {
     name: getattr(regions, name)
     for name in ("Box", "Orthant", "Simplex", "Ball", "Shell", "Polytope")
 }
-
-
 NAMES = {"inf": math.inf, "None": None, "none": None, "True": True, "False": False}
-
-
 EXAMPLE = "Box([0, 0], [4, 3]) & ~Ball([1, 1], 0.5)"
 
 

@@ -76,8 +76,6 @@ def _rounded(values: Any) -> list[float | None]:
 
 #: Frames that a page carries; more only make a blot.
 MOST_FRAMES = 2000
-
-
 COLOURS = ("blue", "orange", "green")
 
 
@@ -125,11 +123,7 @@ THEME = {
     GREEN: "green",
     PINK: "pink",
 }
-
-
 _COLOUR = re.compile("|".join(re.escape(colour.lower()) for colour in THEME), re.IGNORECASE)
-
-
 _STYLE = re.compile(r'style="[^"]*"')
 
 

@@ -13,12 +13,8 @@ from offcut.numerics.text import visible
 
 #: Letters of an address: it becomes the name of a file as well.
 MOST_LETTERS = 60
-
-
 #: Signs of the markup; a backslash makes text of them.
 _SIGNS = re.compile(r"[\\`*\[\]]")
-
-
 _MARKUP = re.compile(
     r"""
     \\(?P<sign>[\\`*\[\]])
@@ -28,8 +24,6 @@ _MARKUP = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-
-
 #: Places in the page, pages beside it, and the web; nothing that a browser would run.
 _ADDRESS = re.compile(r"#.*|https?://.*|[\w./-]+(#.*)?", re.IGNORECASE)
 

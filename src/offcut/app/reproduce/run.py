@@ -32,8 +32,6 @@ PARTS = {
     "approximate": "offcut.app.reproduce.section6_asymptotics",
     "parkinsons": "offcut.app.reproduce.section7_parkinsons",
 }
-
-
 #: Parts that measure time, and run when nothing else does.
 ALONE = ("samplers",)
 
@@ -136,8 +134,6 @@ def _checked(data: Any, parts: Sequence[str]) -> Path | None:
 
 #: Seconds that a part gets to save its state after Ctrl-C.
 GRACE = 60.0
-
-
 #: Lines that are shown of a part that died.
 LAST_LINES = 12
 

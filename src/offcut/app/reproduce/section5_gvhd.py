@@ -90,30 +90,16 @@ def _neighbours(place: tuple, shape: tuple[int, ...]) -> list[int]:
 
 
 GROUPS = ("control", "positive")
-
-
 #: What the paper reports: events, mean |Y|, and an upper limit of minutes for 1,000 iterations.
 PAPER_EVENTS = {"control": 6809, "positive": 9083}
-
-
 PAPER_REJECTED = {"control": 3960, "positive": 4608}
-
-
 PAPER_MINUTES = 2.0
-
-
 #: The part of the picture, CD4 by CD8b, and the grid on which modes are counted.
 LIMITS, GRID = ((0.0, 0.65), (0.0, 0.8)), 80
-
-
 #: A mode is clear where one must go down by this factor in density to reach a higher one.
 CLEAR = 3.0
-
-
 #: A mode is near the lower edge of CD8b below this.
 NEAR_EDGE = 0.2
-
-
 #: A population is shown from this share of the events on.
 LEAST_SHARE = 0.01
 

@@ -25,21 +25,11 @@ from offcut.plots.style import BLUE, GREY, ORANGE, STYLE, pyplot
 
 #: The paper's setting: 50 frames of three columns.
 KAPPA, FRAMES = np.array([1.0, 5.0, 10.0]), 50
-
-
 METHODS = ("exchange", "augment", "asymptotic")
-
-
 LINES = (("augment", BLUE, "-"), ("asymptotic", ORANGE, "--"))
-
-
 PAPER_DIMENSIONS = (3, 4, 5, 8, 10)
-
-
 #: Monte Carlo errors that a sign takes.
 TOLD_APART = 2.0
-
-
 #: A mean is off where it is further away than so many of its Monte Carlo errors.
 ERRORS = 4.0
 

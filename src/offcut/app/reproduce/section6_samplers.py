@@ -29,28 +29,14 @@ from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot
 
 #: Standard deviations of random-walk steps and leapfrog step sizes, on log kappa.
 WALK_SCALES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.45)
-
-
 STEP_SIZES = (0.02, 0.04, 0.07, 0.1, 0.14, 0.18)
-
-
 LEAPFROGS = (1, 3, 5, 10)
-
-
 #: Sweeps from the start, unrecorded.
 SETTLING = 200
-
-
 #: What the paper reports: the best variances of a walk on kappa, the best step sizes and numbers.
 PAPER_VARIANCE, PAPER_STEP, PAPER_LEAPFROGS = (1.0, 1.5), (0.3, 0.5), (3, 5)
-
-
 PAPER_GAIN, PAPER_SPEED = 10.0, 40.0
-
-
 COLOURS = ("blue", "orange", "green", "pink")
-
-
 WALK, EXCHANGE, APPROXIMATE = "random walk, augmented", "exchange", "asymptotic"
 
 

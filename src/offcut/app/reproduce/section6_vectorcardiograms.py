@@ -22,28 +22,14 @@ from offcut.langevin.normaliser import log_normaliser, log_normaliser_of
 
 #: What the paper reports.
 PAPER_FRAMES = 98
-
-
 PAPER_ESTIMATE = (11.9, 5.9)
-
-
 #: Exponential priors with this mean.
 PRIOR_MEAN = 10.0
-
-
 SHARE = 0.9
-
-
 NAMES = ("QRS direction", "perpendicular")
-
-
 SYSTEMS = {"frank": "Frank leads", "mcfee": "McFee leads", "simulated": "simulated frames"}
-
-
 #: Methods, and whether they are exact.
 METHODS = {"augment": True, "collapsed": True, "exchange": True, "asymptotic": False}
-
-
 WARNING = (
     "SIMULATED: no --data was given, so 98 simulated frames stand in for the vectorcardiograms, "
     "for which no licence is known. Nothing in this section is about hearts."

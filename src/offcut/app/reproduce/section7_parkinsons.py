@@ -13,31 +13,15 @@ from offcut.app.reproduce.keeper import Keeper, Kept
 from offcut.app.reproduce.versus_paper import OTHER, SAME, Beside, Plan, ratio, tabulate, timed
 
 LABEL = "shimmer, scaled to 0–5"
-
-
 COLOURS = {"disease": "blue", "control": "orange"}
-
-
 #: What the paper reports.
 PAPER_RECORDINGS = {"disease": 147, "control": 48}
-
-
 PAPER_MINUTES = {"disease": 26.0, "control": 18.0}
-
-
 PAPER_ITERATIONS = 2500
-
-
 PAPER_TYPICAL, PAPER_LARGEST = (100, 150), 668
-
-
 PAPER_CROSSING = 0.5
-
-
 #: Of the bands, as in the paper's figures.
 BAND = 0.8
-
-
 #: How many draws get their rejections made again for the picture of their places.
 REDRAWN = 400
 

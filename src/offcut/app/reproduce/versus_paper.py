@@ -17,14 +17,8 @@ from offcut.files import made, write
 
 #: How a comparison ends, in a word.
 SAME, CLOSE, OTHER = "as in the paper", "close", "differs"
-
-
 FASTER, SIMULATED, UNKNOWN = "faster", "simulated", "not told apart"
-
-
 NOT_RUN = "not in the quick version"
-
-
 COLUMNS = ("Quantity", "Paper", "Here", "Difference", "Why")
 
 
@@ -123,8 +117,6 @@ QUICK = Plan(
     approximate=Length(4000, 500, chains=2),
     approximate_exchange=None,
 )
-
-
 FULL = Plan(
     name="full",
     mixture=Length(1000, 2500, 10),

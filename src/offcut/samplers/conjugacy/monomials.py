@@ -150,11 +150,7 @@ _MOVES_FIRST = {
     "squeeze",
     "transpose",
 }
-
-
 _MOVES_ALL = {"concatenate", "stack"}
-
-
 Value = Any  # an array that does not depend on theta, or Monomials
 
 

@@ -33,8 +33,6 @@ _FORMS: dict[str, Callable[[Family], Share]] = {
     "BinomialProbs": _binomial,
     "GeometricProbs": lambda base: lambda x: (1.0, x),
 }
-
-
 KINDS = frozenset(_FORMS)
 
 

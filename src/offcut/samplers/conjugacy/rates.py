@@ -111,8 +111,6 @@ FORMS: dict[str, Callable[[Family], Form | None]] = {
     "Poisson": _poisson,
     "Weibull": _weibull,
 }
-
-
 KINDS = frozenset(FORMS)
 
 

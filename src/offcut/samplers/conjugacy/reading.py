@@ -123,20 +123,12 @@ _ENTRYWISE = {
     "Uniform": ("low", "high"),
     "Weibull": ("scale", "concentration"),
 }
-
-
 _MATRIX = {
     "InverseWishart": ("concentration", "scale_tril"),
     "Wishart": ("concentration", "scale_tril"),
 }
-
-
 _POSITIVE = {"Beta", "Exponential", "Gamma", "HalfNormal", "InverseGamma", "LogNormal"}
-
-
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution)
-
-
 #: Only these very classes: a subclass may have another density.
 _KINDS = {
     getattr(dist, name): name
