@@ -47,6 +47,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest --doctest-modules src/offcut -q --durations=5
 
 bench: $(STAMP)

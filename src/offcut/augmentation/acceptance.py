@@ -14,7 +14,7 @@ from offcut.models.data import Observed
 from offcut.models.filtered import Truncated
 from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
-from offcut.numerics.text import shown
+from offcut.numerics.rendering import shown
 
 
 class Worst(NamedTuple):

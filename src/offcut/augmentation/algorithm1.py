@@ -45,7 +45,7 @@ from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.arrays import exclusive_count, materialised, write_rows
 from offcut.numerics.keys import as_key
-from offcut.numerics.text import shown
+from offcut.numerics.rendering import shown
 from offcut.programs.precision import in_float64
 
 #: A start where so many proposals do not give n acceptances is given up (a second or so of work).

@@ -22,7 +22,7 @@ from offcut.errors import DataError, StartError
 from offcut.models.prior import Theta
 from offcut.models.recording import Clamped, in_zones
 from offcut.models.rejection import RejectionModel
-from offcut.numerics.text import shown
+from offcut.numerics.rendering import shown
 
 #: Draws of theta from the prior at which a value may be possible.
 THETAS = 16

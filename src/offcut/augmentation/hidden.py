@@ -22,7 +22,7 @@ import numpy as np
 from offcut.errors import DataError, ModelError
 from offcut.models.recording import Clamped, Zone, in_zones
 from offcut.models.rejection import RejectionModel
-from offcut.numerics.text import shown
+from offcut.numerics.rendering import shown
 
 #: Numbers that look like single precision are taken for it where rounding changes them by no more
 #: than this share of the data's standard deviation.

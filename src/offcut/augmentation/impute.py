@@ -43,8 +43,8 @@ from offcut.models.data import Observed
 from offcut.models.prior import Theta
 from offcut.models.recording import Clamped, Zone, in_zones
 from offcut.models.rejection import Proposed, RejectionModel
+from offcut.numerics.rendering import shown
 from offcut.numerics.slice_sampling import LogDensity, slice_sample
-from offcut.numerics.text import shown
 
 
 def draw_parts(

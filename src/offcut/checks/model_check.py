@@ -17,7 +17,7 @@ from offcut.kernels.hmc import HMC
 from offcut.models.data import as_covariates, check_scalars, count_rows, point_like, point_size
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.keys import from_seed
-from offcut.numerics.text import shown
+from offcut.numerics.rendering import shown
 from offcut.programs.precision import in_float64
 from offcut.samplers.algorithm2 import AugmentedSampler
 

@@ -28,7 +28,7 @@ from offcut.models.data import (
 )
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.keys import from_seed
-from offcut.numerics.text import shown
+from offcut.numerics.rendering import shown
 from offcut.programs.precision import in_float64
 
 #: Proposals at one draw in one round, and numbers in all proposals of a round, at the most.

@@ -45,7 +45,7 @@ from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics import keys
 from offcut.numerics.ess import effective_size
-from offcut.numerics.text import shown
+from offcut.numerics.rendering import shown
 
 CANDIDATES, PRIOR_CANDIDATES = 4096, 1638
 SPREADS = (1.0, 3.0, 10.0, 30.0)  # of those around the run, in units of its covariance root

@@ -3,19 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Any
-
-import numpy as np
-
-
-def shown(value: Any, digits: int = 6) -> str:
-    """A short rendering of a pytree of numbers for messages."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k!r}: {shown(v, digits)}" for k, v in value.items()) + "}"
-    if isinstance(value, tuple | list):
-        return "(" + ", ".join(shown(v, digits) for v in value) + ")"
-    return np.array2string(np.asarray(value), precision=digits, threshold=8, separator=", ")
-
 
 #: Kinds of characters that do something instead of being seen: controls (terminal escapes among
 #: them), halves of characters (bytes of file names that are no UTF-8), ends of lines.

@@ -46,7 +46,7 @@ from offcut.kernels.tuning import Tuning, stepped_from
 from offcut.models.data import Observed
 from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
-from offcut.numerics.text import shown
+from offcut.numerics.rendering import shown
 from offcut.samplers.start import find_start
 
 

@@ -42,7 +42,7 @@ from offcut.models.filtered import Truncated
 from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.log1mexp import log1mexp
-from offcut.numerics.text import shown
+from offcut.numerics.rendering import shown
 from offcut.regions.intervals import intervals
 from offcut.regions.region import Region
 from offcut.samplers.algorithm2 import ModelSampler

@@ -25,7 +25,7 @@ from offcut.errors import StartError
 from offcut.models.data import Observed
 from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
-from offcut.numerics.text import shown
+from offcut.numerics.rendering import shown
 
 CANDIDATES = 16
 ROUNDS = 64  # of candidates, until there is one where all data are possible

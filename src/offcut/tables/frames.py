@@ -114,7 +114,9 @@ def delimited_frame(path: Path) -> Any:
                     f"{fields[place]!r} in line {line}; name it, or leave it out"
                 )
     with opened(path) as file:
-        frame = pandas.read_csv(file, sep=separator, low_memory=False, index_col=False)
+        # pandas 2 would read some numbers one bit beside what is written.
+        exact = {"float_precision": "round_trip"}
+        frame = pandas.read_csv(file, sep=separator, low_memory=False, index_col=False, **exact)
     if frame.shape != (count, len(names)):  # it would be a difference in what is a quote or a line
         raise DataError(
             f"{path} has {count:,} lines of {len(names)} fields, but pandas reads {len(frame):,} "
