@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-import kill_me
 import numpy as np
 import numpyro.distributions as dist
 
+import kill_me
 import offcut
 
 COMMITTED = Path(__file__).with_name("digests.txt")

@@ -13,10 +13,10 @@ import pytest
 from scipy import special, stats
 
 import offcut
+from gp import test_gp_posteriors as gp
+from langevin import test_langevin_invariance as langevin
+from mixtures import test_mixture_invariance as mixtures
 from offcut.regions import Box
-from statistical import test_gp_posteriors as gp
-from statistical import test_langevin_invariance as langevin
-from statistical import test_mixture_invariance as mixtures
 from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees, quiet
 
 pytestmark = pytest.mark.statistical
@@ -85,7 +85,7 @@ def test_every_kernel_sees_a_single_observation(kernel, n, covariates):
         assert_disagrees(posterior, quadrature(x[:1], none[:1], none[:1]), ["loc"])
 
 
-# Ready-made models; tests/test_loops.py has short tests of the same claim.
+# Ready-made models; tests/programs/test_loops.py has short tests of the same claim.
 
 
 @pytest.mark.calibrate

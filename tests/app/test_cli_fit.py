@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from cli import CURVE, TINY, refused, run, told
 
 import offcut
+from cli import CURVE, TINY, refused, run, told
 from offcut.app.fit.recipe import Request
 from offcut.app.fit.run import prepare
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from cli import CURVE, refused, run, told
 
+from cli import CURVE, refused, run, told
 from offcut.app.fit.folder import Folder
 from offcut.app.fit.manifest import MANIFEST, Manifest
 from offcut.driver.checkpoints import Store, forget

@@ -10,17 +10,17 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
-from browser import executable, opened
 
 import offcut
+from browser import executable, opened
 from offcut.app.html import Hover, Page, Series
 from offcut.langevin.evaluation import caps
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-MADE_BY_RUN = Path(__file__).parents[1] / "results" / "index.html"
-SHOTS = Path(__file__).parents[1] / ".cache" / "screenshots"
+MADE_BY_RUN = Path(__file__).parents[2] / "results" / "index.html"
+SHOTS = Path(__file__).parents[2] / ".cache" / "screenshots"
 #: Pictures of the whole reproduction, by part of its page.
 FIGURES = {
     "gvhd": {"gvhd-control", "gvhd-positive"},

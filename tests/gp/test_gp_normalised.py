@@ -18,7 +18,6 @@ import numpyro.distributions as dist
 import pytest
 import xarray as xr
 from numpyro.distributions.transforms import AffineTransform
-from statistical.truth import panels, quiet
 
 import offcut
 from offcut.errors import DataError, ModelError, StartError
@@ -28,6 +27,7 @@ from offcut.gp.sampler import GPSampler
 from offcut.numerics.normal import size as number_of_features
 from offcut.programs.precision import in_float64
 from offcut.regions import Box
+from statistical.truth import panels, quiet
 
 DRAWS = 3
 X = np.array([0.2, 0.5, 0.7, 0.9, 1.0, 1.1, 1.4, 2.2])

@@ -10,6 +10,7 @@ import flowio
 import numpy as np
 import pandas as pd
 import pytest
+
 from cli import TINY, refused, run, told
 
 X = np.linspace(0.5, 3.0, 12)

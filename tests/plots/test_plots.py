@@ -21,7 +21,7 @@ from offcut.plots.rejection_models import BEFORE
 
 mpl.use("Agg")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(3).exponential(1.0, size=40)
 BUDGET = 500
 

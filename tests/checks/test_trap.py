@@ -13,8 +13,8 @@ import warnings
 import pytest
 
 import offcut
+from checks.test_unvisited import above_zero, data, posterior_grid
 from offcut.errors import TrustWarning
-from statistical.test_lookout import above_zero, data, posterior_grid
 
 pytestmark = [pytest.mark.statistical, pytest.mark.calibrate]
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from statistical import models
 
 import offcut
+from statistical import models
 
 
 def failed(report):

@@ -8,7 +8,6 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from scipy import special, stats
-from statistical import models
 
 import offcut
 from offcut.augmentation.joint import log_joint
@@ -23,6 +22,7 @@ from offcut.numerics import keys
 from offcut.numerics.arrays import exclusive_count
 from offcut.numerics.log1mexp import log1mexp
 from offcut.samplers.choice import observe
+from statistical import models
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import kill_me
 import numpy as np
 import pytest
-from conftest import TESTS, assert_same_draws
 
+import kill_me
 import offcut
+from conftest import TESTS, assert_same_draws
 from offcut.base import Sampler
 from offcut.driver import chain as chain_module
 from offcut.driver.chains import Settings

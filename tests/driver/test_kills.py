@@ -1,6 +1,6 @@
 """``kill -9`` at random moments, in warm-up and in draws: every resume ends with the same bits.
 
-The long version, six kills of each kind of model, is ``pytest -m calibrate tests/test_kills.py``.
+The long version, six kills of each kind: ``pytest -m calibrate tests/driver/test_kills.py``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import kill_me
 import numpy as np
 import pytest
+
+import kill_me
 from conftest import assert_same_draws
 
 STATE = re.compile(r"chain-(\d+)-state-(\d+)-(\d+)\.seg")

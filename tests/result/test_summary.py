@@ -8,12 +8,12 @@ from typing import Any
 
 import arviz_stats
 import jax
-import kill_me
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 import xarray as xr
 
+import kill_me
 import offcut
 from offcut.errors import TrustWarning
 from offcut.result.advice import warn_of_trouble

@@ -6,10 +6,10 @@ import csv
 
 import numpy as np
 import pytest
-from cli import refused, run, told
 from scipy import stats
 
 import offcut
+from cli import refused, run, told
 from offcut.app.compare import in_order, rows, verdict
 from offcut.checks.comparison import Comparison, Contender, Measured, compare_samplers
 

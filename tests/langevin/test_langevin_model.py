@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from conftest import assert_same_draws
 
 import offcut
+from conftest import assert_same_draws
 from offcut import MatrixLangevin, MatrixLangevinModel
 from offcut.driver.chains import Settings
 from offcut.errors import DataError, ModelError, SettingsError, StartError

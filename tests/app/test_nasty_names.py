@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-from cli import CURVE, TINY, refused, run, told
 
+from cli import CURVE, TINY, refused, run, told
 from offcut.app.cli.console import marked, safe
 from offcut.app.html import Page
 from offcut.app.html.markup import inline, literal, plain

@@ -20,13 +20,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import kill_me
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from conftest import assert_same_draws, contents
 
+import kill_me
 import offcut
+from conftest import assert_same_draws, contents
 from offcut.app.fit.folder import Folder
 from offcut.driver import chain as chain_module
 from offcut.driver import chains as run_module

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from cli import CURVE, refused, run
 
+from cli import CURVE, refused, run
 from offcut.app.fit.folder import Folder
 from offcut.app.html import Page
 from offcut.cytometry import read
