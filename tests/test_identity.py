@@ -301,7 +301,7 @@ PROCESSES: dict[str, Callable[[], Any]] = {
     "variance": lambda: GP(variance=1.0),
     "variance's prior": lambda: GP(variance=dist.LogNormal(0.0, 0.5)),
     "variance's other prior": lambda: GP(variance=dist.LogNormal(0.1, 0.5)),
-    "kernel": lambda: GP(kernel="matern32"),
+    "covariance": lambda: GP(covariance="matern32"),
     "basis": lambda: GP(basis=20),
     "exact": lambda: GP(basis=None),
     "nugget": lambda: GP(basis=None, nugget=1e-5),

@@ -192,7 +192,9 @@ Variance = Annotated[
     _option("--variance", help="Of the Gaussian process; default: inferred.", panel=MODEL,
             metavar="NUMBER|infer"),
 ]  # fmt: skip
-Kernel = Annotated[Covariance, _option("--kernel", help="Covariance function.", panel=MODEL)]
+CovarianceOf = Annotated[
+    Covariance, _option("--covariance", help="Covariance function.", panel=MODEL)
+]
 Method = Annotated[
     CurveMethod,
     _option("--method", help="Keep rejections (augment), or none, by quadrature (collapsed).",
