@@ -220,7 +220,7 @@ SHIFT = offcut.NormalInverseWishart([0.5, 0.5], 1.0, 6.0, np.eye(2))
 MIXTURES: dict[str, Callable[[], Any]] = {
     "as it is": mixture,
     "components": lambda: mixture(components=5),
-    "weights": lambda: mixture(prior="window"),
+    "weights": lambda: mixture(weights="window"),
     "alpha": lambda: mixture(alpha=1.5),
     "alpha's prior": lambda: mixture(alpha=dist.Gamma(2, 2)),
     "alpha's other prior": lambda: mixture(alpha=dist.Gamma(2, 3)),

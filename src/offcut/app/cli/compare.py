@@ -88,7 +88,7 @@ def compare(
         model, file, columns, lower, upper, region,
         outside=outside.value, missing=missing.value,
         options={
-            "components": components, "transform": transform, "prior": "latent",
+            "components": components, "transform": transform, "weights": "latent",
             "compensate": False, "at_limits": "keep", "frame": frame, "order": order.value,
             "prior_mean": prior_mean, "base": base.value, "covariance": covariance.value,
             "length_scale": length_scale, "variance": variance, "method": "augment",
