@@ -23,7 +23,7 @@ import numpy as np
 
 K = 50
 WARMUP = 300
-#: prior, splits and merges, exchange moves; the first is what the NumPy versions do.
+#: weights, splits and merges, exchange moves; the first is what the NumPy versions do.
 CASES = [
     ("latent", 0, False),
     ("latent", 2, False),
@@ -48,7 +48,7 @@ class Ours:
     def __init__(
         self,
         x: np.ndarray,
-        prior: str,
+        weights: str,
         moves: int,
         reshape: bool,
         fit: Fit | None = None,
@@ -64,9 +64,9 @@ class Ours:
         self.jax, self.block, self.done = jax, block, 0
         # About what budget="auto" finds for these data.
         self.budget = 4 * len(x)
-        self.in_window = prior == "window"
+        self.in_window = weights == "window"
         model = offcut.TruncatedMixture(
-            Box(0, 1), K, prior=prior, split_merge=moves, reshape=reshape
+            Box(0, 1), K, weights=weights, split_merge=moves, reshape=reshape
         )
         with jax.enable_x64(True):
             self.sampler, self.data, _ = model.prepare(x, None, None)
@@ -188,8 +188,8 @@ def ratio(theirs: list[float], ours: list[float]) -> str:
 
 
 def title(case: tuple) -> str:
-    prior, moves, reshape = case
-    return f"Offcut, {prior}, {moves} split-merge{', exchange' if reshape else ''}"
+    weights, moves, reshape = case
+    return f"Offcut, {weights}, {moves} split-merge{', exchange' if reshape else ''}"
 
 
 def against_numpy(folder: Path) -> None:
@@ -202,8 +202,8 @@ def against_numpy(folder: Path) -> None:
         chain.run(1, adapting=True)
         compiled[case] = time.perf_counter() - started
         chain.run(WARMUP, adapting=True)
-    for prior in ("latent", "window"):
-        np.savez(folder / f"{prior}.npz", **chains[prior, 0, False].fit()._asdict())
+    for weights in ("latent", "window"):
+        np.savez(folder / f"{weights}.npz", **chains[weights, 0, False].fit()._asdict())
     fit = chains[CASES[0]].fit()
     plain = {True: Plain(x, fit, True), False: Plain(x, fit, False)}
     everyone: dict[Any, Ours | Plain] = {**chains, **plain}
@@ -259,11 +259,11 @@ def one_at_a_million(folder: Path, name: str) -> None:
 
 def parts() -> None:
     """Each part of a sweep in a loop of its own, in the state that a chain has reached."""
-    for prior in ("latent", "window"):
-        ours = Ours(control(), prior, 2, True)
+    for weights in ("latent", "window"):
+        ours = Ours(control(), weights, 2, True)
         ours.run(WARMUP, adapting=True)
         whole = min(ours.run(16) for _ in range(7)) * 1e3
-        print(f"\nWhere a sweep goes, prior {prior!r} (|Y| = {ours.rejected:,}):")
+        print(f"\nWhere a sweep goes, weights {weights!r} (|Y| = {ours.rejected:,}):")
         together = 0.0
         with ours.jax.enable_x64(True):
             for name, (body, start) in pieces(ours).items():

@@ -103,8 +103,11 @@ def runs() -> dict[str, Callable[[], Any]]:
     def frame_model(method: str) -> Callable[[], Any]:
         return lambda: offcut.MatrixLangevinModel(kappa, method=method)
 
-    def mixture(prior: str, **more: Any) -> Callable[[], Any]:
-        return lambda: offcut.TruncatedMixture(orthant, 3, dist.Gamma(2, 2), prior=prior, **more)
+    def mixture(weights: str, **more: Any) -> Callable[[], Any]:
+        def build() -> Any:
+            return offcut.TruncatedMixture(orthant, 3, dist.Gamma(2, 2), weights=weights, **more)
+
+        return build
 
     fixed = {"length_scale": 1.0, "variance": 1.0}
     return {

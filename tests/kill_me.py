@@ -164,8 +164,8 @@ def kinds() -> dict[str, Kind]:
     walk = {"kernel": offcut.RandomWalk()}
     orthant = offcut.regions.Orthant([1, 1])
 
-    def mixture(prior: str) -> Any:
-        return offcut.TruncatedMixture(orthant, 3, dist.Gamma(2, 2), prior=prior)
+    def mixture(weights: str) -> Any:
+        return offcut.TruncatedMixture(orthant, 3, dist.Gamma(2, 2), weights=weights)
 
     def censored() -> Any:
         return offcut.truncated(

@@ -18,7 +18,7 @@ import offcut
 from offcut.result.diagnostics import r_hat
 
 GROUPS = ("control", "positive")
-#: Name; prior on which weights; the base's strength, degrees beyond d, scale over the covariance
+#: Name; process on which weights; the base's strength, degrees beyond d, scale over the covariance
 PRIORS = {
     "latent": ("latent", 0.3, 4, 1.0),
     "window": ("window", 0.3, 4, 1.0),
@@ -35,7 +35,7 @@ def build(events, name):
     d = events.values.shape[1]
     scale = share * np.cov(events.values, rowvar=False)
     base = offcut.NormalInverseWishart(strength=strength, degrees=d + degrees, scale=scale)
-    return offcut.TruncatedMixture(events.region, components=50, prior=weights, base=base)
+    return offcut.TruncatedMixture(events.region, components=50, weights=weights, base=base)
 
 
 def report(group, name, posterior, seconds):

@@ -7,7 +7,7 @@ the same mixture without truncation and scikit-learn's BayesianGaussianMixture, 
 squared error.
 
     python docs/studies/mixture_recovery.py            # 50 data sets, several minutes
-    python docs/studies/mixture_recovery.py 10 window  # fewer, and the other prior
+    python docs/studies/mixture_recovery.py 10 window  # fewer, and the other weights
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ class Outcome(NamedTuple):
     edge_error: tuple[float, float, float]  # ours, without truncation, scikit-learn
 
 
-def one(seed: int, prior: str, compare: bool, **settings) -> Outcome:
+def one(seed: int, weights: str, compare: bool, **settings) -> Outcome:
     """Simulate a data set and fit it."""
     truth, x, lost = simulate(seed)
-    model = offcut.TruncatedMixture(Box(LOWER, UPPER), components=12, prior=prior)
+    model = offcut.TruncatedMixture(Box(LOWER, UPPER), components=12, weights=weights)
     posterior = offcut.sample(model, x, seed=seed, progress=False, **settings)
     estimate = 1 - posterior["posterior"]["window_share"].values.ravel()
     low, high = np.quantile(estimate, [0.05, 0.95])
@@ -137,16 +137,16 @@ def _sklearn(x, points):
     return np.exp(fit.score_samples(points))
 
 
-def main(datasets: int = 50, prior: str = "latent", compare: bool = True, **settings):
+def main(datasets: int = 50, weights: str = "latent", compare: bool = True, **settings):
     """Run the study and print its table; returns the outcomes."""
     chosen = {"draws": 400, "warmup": 1000, "thin": 8, "chains": 2} | settings
     outcomes = []
-    print(f"{datasets} data sets of {EVENTS} events, prior {prior!r}, {chosen}")
+    print(f"{datasets} data sets of {EVENTS} events, weights {weights!r}, {chosen}")
     print(" set   lost  estimated  held  beyond held  R-hat    edge: ours / plain / scikit-learn")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for seed in range(datasets):
-            outcome = one(seed, prior, compare, **chosen)
+            outcome = one(seed, weights, compare, **chosen)
             outcomes.append(outcome)
             ours, plain, other = (1e3 * e for e in outcome.edge_error)
             print(

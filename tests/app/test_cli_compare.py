@@ -159,7 +159,7 @@ def test_worlds(folder):
         assert "paper's sweep" in result.stdout
     mixture = run("compare", "mixture", "t.npy", "--lower", "0", "--components", "3", *SHORT)
     assert mixture.exit_code == 0, told(mixture)
-    assert "prior window" in mixture.stdout
+    assert "weights window" in mixture.stdout
 
 
 # Chains that stay in different places.

@@ -203,7 +203,7 @@ def test_groups(folder):
             "Invalid value for '--draws': Input should be greater than or equal to 1",
         ),
         (["--draws", "many"], "Invalid value for '--draws'"),
-        (["--kernel", "rbf"], "'rbf' is not one of 'squared_exponential'"),
+        (["--covariance", "rbf"], "'rbf' is not one of 'squared_exponential'"),
         (["--no-such"], "No such option: --no-such"),
         (["-o", "t.csv"], "t.csv is a file; give a directory with -o"),
     ],

@@ -257,7 +257,7 @@ def test_names_of_columns(fitted: TruncatedGaussianMixture) -> None:
         ({"n_draws": 0}, "n_draws == 0, must be >= 1"),
         ({"n_components": 0}, "n_components == 0, must be >= 1"),
         ({"loss": "huber"}, "loss must be one of"),
-        ({"prior": "flat"}, 'prior must be "latent" or "window"'),
+        ({"weights": "flat"}, 'weights must be "latent" or "window"'),
         ({"alpha": -1.0}, "alpha must be a positive number"),
         ({"budget": -1}, "budget"),
         ({"base": 3}, "NormalInverseWishart"),
@@ -371,7 +371,7 @@ def test_any_window_and_a_probability() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 2))
     kept = ((x**2).sum(1) < 4) & (rng.random(600) < np.exp(half(x.T)))
-    window = {"region": lambda x: (x**2).sum() < 4, "log_accept": half, "prior": "window"}
+    window = {"region": lambda x: (x**2).sum() < 4, "log_accept": half, "weights": "window"}
     mixture = TruncatedGaussianMixture(**(TINY | {"n_draws": 100, "n_warmup": 100} | window))
     mixture.fit(x[kept])
     points = (GRID / SIDE - 0.5) * 4.2

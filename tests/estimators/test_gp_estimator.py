@@ -180,7 +180,7 @@ def test_pipeline() -> None:
         ({"support": ([0, 0], [1, 1])}, "support has 2 coordinates, the data have 1"),
         ({"n_draws": 0}, "n_draws == 0, must be >= 1"),
         ({"method": "guess"}, "method must be one of"),
-        ({"kernel": "cubic"}, "cubic"),
+        ({"covariance": "cubic"}, "cubic"),
         ({"length_scale": -1.0}, "length_scale must be a positive number"),
         ({"base": lambda theta: theta}, "needs prior="),
         ({"base": "uniform", "support": None}, "needs a bounded support"),

@@ -97,8 +97,8 @@ def test_no_events_are_data():
     posterior.attrs |= {"draws_rejections": 1, "missing_information": np.nan}
     assert "nan%" not in str(offcut.summary(posterior))
     for picture in (offcut.plots.intensity, offcut.plots.function_band):
-        plt.close(picture(model, posterior))
-    plt.close(offcut.plots.rejected_proposals(model, posterior, draws=5))
+        plt.close(picture(posterior, model))
+    plt.close(offcut.plots.rejected_proposals(posterior, model, draws=5))
 
 
 @pytest.mark.parametrize("n", [1])

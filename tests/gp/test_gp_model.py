@@ -124,7 +124,8 @@ def test_same_seed_same_draws_and_other_data_of_that_number_compile_nothing(mode
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kernel": "rbf"}, "kernel must be one of"),
+        ({"covariance": "rbf"}, "covariance must be one of"),
+        ({"kernel": "matern32"}, "give covariance='matern32'"),
         ({"basis": 1}, "whole number of functions"),
         ({"length_scale": -1.0}, "positive number"),
         ({"variance": [1.0, 2.0]}, "positive number"),

@@ -124,7 +124,7 @@ def shimmer():
 def test_the_basis_agrees_with_the_exact_process(kind):
     """Shimmer of the 48 controls, scaled as in the paper; log density at five places."""
     base = offcut.NormalInverseWishart([1.0], 1.0, 8.0, [[4.0]])
-    settings = {"base": base, "kernel": kind, "length_scale": 1.0, "variance": 1.0}
+    settings = {"base": base, "covariance": kind, "length_scale": 1.0, "variance": 1.0}
     run = {"chains": 16, "warmup": 100, "progress": False}
     both = [
         quiet(offcut.sample, offcut.GPDensity(**settings, basis=basis), shimmer(), **run, draws=n)

@@ -32,9 +32,9 @@ SHORT = {"draws": 60, "warmup": 150, "chains": 2, "progress": False}
 
 @pytest.fixture(scope="module", params=["latent", "window"])
 def fitted(request):
-    """One fit for each prior; 110 events fill one chunk, so all of them share a program."""
+    """One fit for each kind of weights; 110 events fill one chunk: all share a program."""
     x, truth = planted(110)
-    model = offcut.TruncatedMixture(WINDOW, components=5, prior=request.param)
+    model = offcut.TruncatedMixture(WINDOW, components=5, weights=request.param)
     return model, offcut.sample(model, x, **SHORT), x, truth
 
 
@@ -50,7 +50,7 @@ def test_variables_and_dimensions(fitted):
     assert ((mass >= 0) & (mass <= 1 + 1e-9)).all()
     latent = draws["weights"].values * mass
     ratio = latent / latent.sum(-1, keepdims=True)
-    if model.prior == "latent":
+    if model.weights == "latent":
         np.testing.assert_allclose(ratio, draws["window_weights"].values, rtol=1e-9)
     assert set(posterior["observed_data"].dataset) == {"x"}
     assert "NormalInverseWishart" in posterior.attrs["base"]
@@ -127,10 +127,10 @@ def test_predicted_events_pass(fitted):
 
 
 @pytest.mark.calibrate
-@pytest.mark.parametrize("prior", ["latent", "window"])
-def test_bits_do_not_depend_on_threads_blocks_or_room(prior):
+@pytest.mark.parametrize("weights", ["latent", "window"])
+def test_bits_do_not_depend_on_threads_blocks_or_room(weights):
     x, _ = planted(110)
-    model = offcut.TruncatedMixture(WINDOW, components=5, prior=prior)
+    model = offcut.TruncatedMixture(WINDOW, components=5, weights=weights)
     same = Settings(12, 10, 2, 3, 4000, False)
     with jax.enable_x64(True):
         one = run(model, x, None, None, same)
@@ -204,7 +204,8 @@ def test_few_events_and_a_vague_base_end_in_bounded_time():
         ({"components": 0}, "components must be a whole number"),
         ({"alpha": -1.0}, "alpha must be a positive number"),
         ({"alpha": dist.Normal(0, 1)}, "one positive number"),
-        ({"prior": "both"}, '"latent" or "window"'),
+        ({"weights": "both"}, '"latent" or "window"'),
+        ({"prior": "window"}, "give weights='window'"),
         ({"base": 3}, "NormalInverseWishart"),
     ],
 )
@@ -238,7 +239,7 @@ def test_repr_says_what_it_is():
     model = offcut.TruncatedMixture(Ball([0, 0], 2), components=7, alpha=dist.Gamma(2.0, 4.0))
     assert repr(model) == (
         "TruncatedMixture(Ball([0, 0], 2), components=7, alpha=Gamma(concentration=2, rate=4), "
-        "prior='latent')"
+        "weights='latent')"
     )
 
 

@@ -205,24 +205,24 @@ def soft_edge(y):
     return jnp.minimum(0.0, 1.5 * y[0])
 
 
-@pytest.mark.parametrize("prior", ["latent", pytest.param("window", marks=pytest.mark.calibrate)])
-def test_sweep_leaves_the_joint_alone(prior):
+@pytest.mark.parametrize("weights", ["latent", pytest.param("window", marks=pytest.mark.calibrate)])
+def test_sweep_leaves_the_joint_alone(weights):
     """Groups that share components and have windows of their own, under a budget that binds."""
-    sampler = make(prior, counts=(4, 3), region=BY_GROUP, hierarchical=True)
+    sampler = make(weights, counts=(4, 3), region=BY_GROUP, hierarchical=True)
     assert change(*sampler, budget=12) > FALSE_ALARM
 
 
 @pytest.mark.calibrate
-@pytest.mark.parametrize("prior", ["latent", "window"])
+@pytest.mark.parametrize("weights", ["latent", "window"])
 @pytest.mark.parametrize("budget", [40, 5])
-def test_one_group(prior, budget):
-    assert change(*make(prior), budget=budget) > FALSE_ALARM
+def test_one_group(weights, budget):
+    assert change(*make(weights), budget=budget) > FALSE_ALARM
 
 
 @pytest.mark.calibrate
-@pytest.mark.parametrize("prior", ["latent", "window"])
-def test_groups_that_share_weights(prior):
-    assert change(*make(prior, counts=(4, 3), region=BY_GROUP)) > FALSE_ALARM
+@pytest.mark.parametrize("weights", ["latent", "window"])
+def test_groups_that_share_weights(weights):
+    assert change(*make(weights, counts=(4, 3), region=BY_GROUP)) > FALSE_ALARM
 
 
 @pytest.mark.calibrate

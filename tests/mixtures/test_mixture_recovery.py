@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.statistical, pytest.mark.calibrate]
 STUDY = Path(__file__).parents[2] / "docs" / "studies" / "mixture_recovery.py"
 
 
-@pytest.mark.parametrize("prior", ["latent", "window"])
-def test_what_the_window_cut_off_is_recovered(prior):
+@pytest.mark.parametrize("weights", ["latent", "window"])
+def test_what_the_window_cut_off_is_recovered(weights):
     spec = importlib.util.spec_from_file_location("mixture_recovery", STUDY)
     study = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(study)
-    outcomes = study.main(50, prior)
+    outcomes = study.main(50, weights)
     assert 0.80 <= np.mean([o.lost_held for o in outcomes]) <= 0.98
     assert 0.80 <= np.mean([o.beyond_held for o in outcomes]) <= 0.98
     errors = np.array([o.edge_error for o in outcomes])

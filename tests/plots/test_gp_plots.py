@@ -99,7 +99,7 @@ def words(axes):
 
 class TestDensityBands:
     def test_one(self, model, posterior, tmp_path):
-        figure = drawn(plots.density_bands(model, posterior, 0.8, xlabel="flux"), tmp_path)
+        figure = drawn(plots.density_bands(posterior, model, 0.8, xlabel="flux"), tmp_path)
         (axes,) = figure.axes
         assert words(axes) == ["median and 80% band"]
         assert axes.get_xlabel() == "flux"
@@ -118,7 +118,7 @@ class TestDensityBands:
 
     def test_several(self, model, posterior, other, tmp_path):
         both = {"patients": posterior, "others": other}
-        figure = plots.density_bands(model, both, truth=lambda x: np.exp(-x), grid=[0, 2, 4])
+        figure = plots.density_bands(both, model, truth=lambda x: np.exp(-x), grid=[0, 2, 4])
         (axes,) = drawn(figure, tmp_path).axes
         said = [f"{name}: median and 90% band" for name in both]
         assert words(axes) == [*said, "truth"]
@@ -131,25 +131,25 @@ class TestDensityBands:
         assert max(rows[1]) < min(rows[0]) < max(rows[0]) < 0
 
     def test_by_default_all_data_of_all_groups_are_seen(self, model, posterior, other):
-        (axes,) = plots.density_bands(model, {"a": posterior, "b": other}).axes
+        (axes,) = plots.density_bands({"a": posterior, "b": other}, model).axes
         low, high = axes.get_xlim()
         assert low < min(X.min(), OTHER.min())
         assert high > max(X.max(), OTHER.max())
 
     def test_axes_of_the_users(self, model, posterior):
         figure, axes = mpl.pyplot.subplots()
-        assert plots.density_bands(model, posterior, ax=axes) is figure
-        assert plots.function_band(model, posterior, ax=mpl.pyplot.subplots()[1]) is not figure
+        assert plots.density_bands(posterior, model, ax=axes) is figure
+        assert plots.function_band(posterior, model, ax=mpl.pyplot.subplots()[1]) is not figure
 
     def test_a_support_ends_the_grid(self, posterior):
         bounded = offcut.GPDensity(basis=12, length_scale=1.5, variance=1.0, support=(0.0, 20.0))
-        (axes,) = plots.density_bands(bounded, posterior).axes
+        (axes,) = plots.density_bands(posterior, bounded).axes
         assert axes.get_xlim()[0] == pytest.approx(0.0, abs=1e-6)
 
 
 class TestFunctionBand:
     def test_density(self, model, posterior, tmp_path):
-        (axes,) = drawn(plots.function_band(model, posterior, 0.8), tmp_path).axes
+        (axes,) = drawn(plots.function_band(posterior, model, 0.8), tmp_path).axes
         grid, median = named(axes, "line-0").get_data()
         f = model.function(posterior, grid)
         np.testing.assert_allclose(median, np.median(f, axis=(0, 1)))
@@ -161,13 +161,13 @@ class TestFunctionBand:
 
     def test_intensity(self):
         made, tree = events(1)
-        (axes,) = plots.function_band(made, tree).axes
+        (axes,) = plots.function_band(tree, made).axes
         np.testing.assert_allclose(axes.get_xlim(), (0, 10), atol=1e-5)
 
 
 class TestRejectedProposals:
     def test_density(self, model, posterior, tmp_path):
-        left, right = drawn(plots.rejected_proposals(model, posterior), tmp_path).axes
+        left, right = drawn(plots.rejected_proposals(posterior, model), tmp_path).axes
         sets = model.rejections(posterior, 100)
         values, edges, _ = named(left, "rejected").get_data()
         assert np.sum(values * np.diff(edges)) == pytest.approx(1, abs=0.003)
@@ -185,7 +185,7 @@ class TestRejectedProposals:
     def test_where_the_sampler_drew_none(self, model, posterior):
         collapsed = posterior.copy()
         collapsed.attrs["draws_rejections"] = 0
-        _, right = plots.rejected_proposals(model, collapsed, draws=20, seed=3).axes
+        _, right = plots.rejected_proposals(collapsed, model, draws=20, seed=3).axes
         most = max(map(len, model.rejections(posterior, 20, seed=3)))
         assert right.get_title(loc="left").endswith(f"most {most:,}")
         assert right.get_xlabel().endswith("in a draw")
@@ -193,7 +193,7 @@ class TestRejectedProposals:
     @pytest.mark.parametrize("d", [1, 2])
     def test_thinned_points(self, d, tmp_path):
         made, tree = events(d)
-        left, right = drawn(plots.rejected_proposals(made, tree, draws=30), tmp_path).axes
+        left, right = drawn(plots.rejected_proposals(tree, made, draws=30), tmp_path).axes
         assert named(left, "rejected") is not None
         assert not [a for a in left.get_children() if a.get_gid() == "accepted"]
         assert "most" in right.get_title(loc="left")
@@ -205,21 +205,21 @@ class TestRejectedProposals:
         made, tree = events(1)
         tree["sample_stats"]["log_normaliser"] = 0.0 * tree["sample_stats"]["log_normaliser"]
         tree["sample_stats"]["rejected"] = 0 * tree["sample_stats"]["rejected"]
-        left, right = plots.rejected_proposals(made, tree).axes
+        left, right = plots.rejected_proposals(tree, made).axes
         assert left.get_title(loc="left") == "where: 0 in 60 draws"
         assert right.get_title(loc="left") == "how many: median 0, most 0"
 
     def test_axes_of_the_users(self, model, posterior):
         figure, axes = mpl.pyplot.subplots(2)
-        assert plots.rejected_proposals(model, posterior, ax=axes) is figure
+        assert plots.rejected_proposals(posterior, model, ax=axes) is figure
         with pytest.raises(SettingsError, match="two panels"):
-            plots.rejected_proposals(model, posterior, ax=axes[0])
+            plots.rejected_proposals(posterior, model, ax=axes[0])
 
 
 class TestDifference:
     def test_curves(self, model, posterior, other, tmp_path):
         names = ("patients", "others")
-        figure = plots.difference(model, posterior, other, 0.8, names=names, xlabel="flux")
+        figure = plots.difference(posterior, model, other, 0.8, names=names, xlabel="flux")
         top, bottom = drawn(figure, tmp_path).axes
         grid, mean = named(top, "line-0").get_data()
         expected = model.compare(posterior, other, grid, probability=0.8)
@@ -239,7 +239,7 @@ class TestDifference:
     def test_another_model(self, model, posterior, other):
         twin = offcut.GPDensity(basis=12, length_scale=1.5, variance=1.0)
         one, two = (
-            named(plots.difference(model, posterior, other, **more).axes[0], "line-0").get_data()
+            named(plots.difference(posterior, model, other, **more).axes[0], "line-0").get_data()
             for more in ({}, {"other_model": twin})
         )
         np.testing.assert_allclose(one, two)
@@ -248,7 +248,7 @@ class TestDifference:
 class TestIntensity:
     def test_on_a_line(self, tmp_path):
         made, tree = events(1)
-        figure = plots.intensity(made, tree, 0.8, truth=lambda t: 3 + 0 * t, names=["hours"])
+        figure = plots.intensity(tree, made, 0.8, truth=lambda t: 3 + 0 * t, names=["hours"])
         (axes,) = drawn(figure, tmp_path).axes
         grid, median = named(axes, "line-0").get_data()
         np.testing.assert_allclose(grid[[0, -1]], (0, 10), atol=1e-5)
@@ -260,7 +260,7 @@ class TestIntensity:
 
     def test_on_a_map(self, tmp_path):
         made, tree = events(2)
-        axes, bar = drawn(plots.intensity(made, tree, names=["east", "north"]), tmp_path).axes
+        axes, bar = drawn(plots.intensity(tree, made, names=["east", "north"]), tmp_path).axes
         image = named(axes, "intensity")
         np.testing.assert_allclose(image.get_extent(), (0, 4, 0, 3), atol=1e-5)
         shown = image.get_array()
@@ -276,7 +276,7 @@ class TestIntensity:
 
     def test_many_events_are_thinned(self):
         made, tree = events(2, MOST_POINTS + 500)
-        points = named(plots.intensity(made, tree).axes[0], "observed").get_offsets()
+        points = named(plots.intensity(tree, made).axes[0], "observed").get_offsets()
         assert len(points) == MOST_POINTS
 
 
@@ -287,24 +287,32 @@ class TestRefusals:
         )
         model = offcut.GPDensity()
         with pytest.raises(DataError, match=r"density_bands is for one dimension.*have 2"):
-            plots.density_bands(model, plane)
+            plots.density_bands(plane, model)
         with pytest.raises(DataError, match=r"function_band is for one dimension"):
-            plots.function_band(model, plane)
+            plots.function_band(plane, model)
         with pytest.raises(DataError, match=r"difference is for one dimension"):
-            plots.difference(model, posterior, plane)
+            plots.difference(posterior, model, plane)
 
     def test_models(self, model, posterior):
-        with pytest.raises(SettingsError, match=r"takes a GPDensity first.*got DataTree"):
-            plots.density_bands(posterior, model)
-        with pytest.raises(SettingsError, match=r"takes a GPIntensity first.*got GPDensity"):
-            plots.intensity(model, posterior)
+        with pytest.raises(SettingsError, match=r"and a GPIntensity, got GPDensity"):
+            plots.intensity(posterior, model)
+
+    @pytest.mark.parametrize(
+        "name",
+        ["density_bands", "function_band", "rejected_proposals", "intensity", "density", "mixture"],
+    )
+    def test_the_model_comes_second(self, name, model, posterior):
+        with pytest.raises(SettingsError, match=rf"{name}\(posterior, model, .*got GPDensity and"):
+            getattr(plots, name)(model, posterior)
+        with pytest.raises(SettingsError, match=r"difference\(posterior, model, "):
+            plots.difference(model, posterior, posterior)
 
     def test_settings(self, model, posterior, other):
         with pytest.raises(SettingsError, match="empty dict"):
-            plots.density_bands(model, {})
+            plots.density_bands({}, model)
         with pytest.raises(SettingsError, match="probability"):
-            plots.density_bands(model, posterior, 80)
+            plots.density_bands(posterior, model, 80)
         with pytest.raises(SettingsError, match="one for each of the 2 groups"):
-            plots.difference(model, posterior, other, names=["a"])
+            plots.difference(posterior, model, other, names=["a"])
         with pytest.raises(SettingsError, match="one for each of the 1 coordinates"):
-            plots.rejected_proposals(model, posterior, names=["a", "b"])
+            plots.rejected_proposals(posterior, model, names=["a", "b"])

@@ -220,7 +220,7 @@ SHIFT = offcut.NormalInverseWishart([0.5, 0.5], 1.0, 6.0, np.eye(2))
 MIXTURES: dict[str, Callable[[], Any]] = {
     "as it is": mixture,
     "components": lambda: mixture(components=5),
-    "weights": lambda: mixture(prior="window"),
+    "weights": lambda: mixture(weights="window"),
     "alpha": lambda: mixture(alpha=1.5),
     "alpha's prior": lambda: mixture(alpha=dist.Gamma(2, 2)),
     "alpha's other prior": lambda: mixture(alpha=dist.Gamma(2, 3)),
@@ -301,7 +301,7 @@ PROCESSES: dict[str, Callable[[], Any]] = {
     "variance": lambda: GP(variance=1.0),
     "variance's prior": lambda: GP(variance=dist.LogNormal(0.0, 0.5)),
     "variance's other prior": lambda: GP(variance=dist.LogNormal(0.1, 0.5)),
-    "kernel": lambda: GP(kernel="matern32"),
+    "covariance": lambda: GP(covariance="matern32"),
     "basis": lambda: GP(basis=20),
     "exact": lambda: GP(basis=None),
     "nugget": lambda: GP(basis=None, nugget=1e-5),

@@ -202,7 +202,7 @@ FRAME = np.linalg.qr(np.random.default_rng(1).normal(size=(1, 3, 2)))[0]
 READY_MADE = {
     "mixture": (lambda: offcut.TruncatedMixture(Box([0.0], [np.inf])), np.array([[0.4], [1.0]])),
     "mixture in its window": (
-        lambda: offcut.TruncatedMixture(Box([0.0], [np.inf]), prior="window"),
+        lambda: offcut.TruncatedMixture(Box([0.0], [np.inf]), weights="window"),
         np.array([[0.4], [1.0]]),
     ),
     "matrix Langevin": (lambda: offcut.MatrixLangevinModel(dist.Exponential(0.1)), FRAME),

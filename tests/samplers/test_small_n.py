@@ -100,9 +100,9 @@ def test_gaussian_process_models(process, n, monkeypatch):
 
 @pytest.mark.calibrate
 @pytest.mark.parametrize("n", [1, 2])
-@pytest.mark.parametrize("prior", ["latent", "window"])
-def test_mixtures(prior, n):
-    assert mixtures.change(*mixtures.make(prior, counts=(n,))) > FALSE_ALARM
+@pytest.mark.parametrize("weights", ["latent", "window"])
+def test_mixtures(weights, n):
+    assert mixtures.change(*mixtures.make(weights, counts=(n,))) > FALSE_ALARM
 
 
 LANGEVIN = {

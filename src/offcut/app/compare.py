@@ -206,13 +206,13 @@ def _of_world(request: Request) -> tuple[list[Contender], np.ndarray, Any]:
     if request.world == "langevin":
         variants = {name: {"method": name} for name in LANGEVIN}
     elif request.world == "mixture":
-        variants = {f"prior {name}": {"prior": name} for name in ("latent", "window")}
+        variants = {f"weights {name}": {"weights": name} for name in ("latent", "window")}
     else:
         variants = CURVES
     found, task = [], None
     for name, chosen in variants.items():
         task = prepare(replace(request, options={**request.options, **chosen}))
-        # Two priors of a mixture have two posteriors.
+        # Processes on other weights are other models, with posteriors of their own.
         target = name if request.world == "mixture" else ""
         found.append(Contender(name, task.model, None, name == "asymptotic", target))
     assert task is not None
@@ -303,4 +303,4 @@ def chosen_among(found: list[Contender], wanted: str | None) -> list[Contender]:
 
 
 def _plain(name: str) -> str:
-    return name.strip().lower().replace("_", "-").removeprefix("prior ")
+    return name.strip().lower().replace("_", "-").removeprefix("weights ")

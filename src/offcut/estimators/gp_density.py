@@ -15,6 +15,7 @@ from offcut.errors import TrustWarning
 from offcut.estimators.common import UnsettledWarning, seed_from
 from offcut.gp.evaluation import Bands
 from offcut.gp.model import GPDensity
+from offcut.numerics.spelling import renamed
 from offcut.result.advice import R_HAT_LIMIT
 from offcut.result.diagnostics import rejection_numbers
 from offcut.result.summary import summary
@@ -33,8 +34,8 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
     base : "normal", "uniform", NormalInverseWishart, Box or callable
         g0, as of ``offcut.GPDensity``. With one feature a callable returns a distribution of single
         numbers, otherwise one of vectors.
-    kernel : "squared_exponential", "matern32" or "matern52"
-        The covariance of f.
+    covariance : "squared_exponential", "matern32" or "matern52"
+        The covariance function of f.
     basis : "auto", int, tuple of int or None
         How many functions stand for the process (along each feature); None for the process itself.
     length_scale : number, vector or NumPyro distribution, optional
@@ -90,10 +91,11 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
     (5, 1)
     """
 
+    @renamed(kernel="covariance")
     def __init__(
         self,
         base: Any = "normal",
-        kernel: str = "squared_exponential",
+        covariance: str = "squared_exponential",
         basis: Any = "auto",
         length_scale: Any = None,
         variance: Any = None,
@@ -110,7 +112,7 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
         verbose: bool = False,
     ) -> None:
         self.base = base
-        self.kernel = kernel
+        self.covariance = covariance
         self.basis = basis
         self.length_scale = length_scale
         self.variance = variance
@@ -144,7 +146,7 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         model = GPDensity(
             self.base,
-            self.kernel,
+            self.covariance,
             self.basis,
             self.length_scale,
             self.variance,

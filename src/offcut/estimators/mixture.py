@@ -24,6 +24,7 @@ from offcut.mixtures.evaluation import draws_of, window_probability
 from offcut.mixtures.membership import log_density, probabilities
 from offcut.mixtures.model import TruncatedMixture
 from offcut.mixtures.populations import only_standing
+from offcut.numerics.spelling import renamed
 from offcut.programs.precision import in_float64
 from offcut.regions import Box
 from offcut.result.advice import R_HAT_LIMIT
@@ -62,7 +63,7 @@ class TruncatedGaussianMixture(
         Concentration of the Dirichlet process, or a prior on it.
     base : NormalInverseWishart, optional
         Where means and covariances come from; by default scaled to the data.
-    prior : "latent" or "window"
+    weights : "latent" or "window"
         Whether the Dirichlet process is on the weights before the filter, or on the shares among
         what passes.
     log_accept : callable, optional
@@ -126,6 +127,7 @@ class TruncatedGaussianMixture(
     array([-inf])
     """
 
+    @renamed(prior="weights")
     def __init__(
         self,
         lower: Any = None,
@@ -135,7 +137,7 @@ class TruncatedGaussianMixture(
         n_components: int = 20,
         alpha: Any = 1.0,
         base: Any = None,
-        prior: str = "latent",
+        weights: str = "latent",
         log_accept: Any = None,
         n_draws: int = 500,
         n_warmup: int = 500,
@@ -152,7 +154,7 @@ class TruncatedGaussianMixture(
         self.n_components = n_components
         self.alpha = alpha
         self.base = base
-        self.prior = prior
+        self.weights = weights
         self.log_accept = log_accept
         self.n_draws = n_draws
         self.n_warmup = n_warmup
@@ -275,7 +277,7 @@ class TruncatedGaussianMixture(
             components=self.n_components,
             alpha=self.alpha,
             base=self.base,
-            prior=self.prior,
+            weights=self.weights,
             log_accept=self.log_accept,
             # Moves with rejections: without a window there are none, and less is to be compiled.
             reshape=region is not None or self.log_accept is not None,

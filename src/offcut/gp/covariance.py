@@ -67,7 +67,9 @@ def covariance_named(name: object) -> Covariance:
     """The family of this name."""
     known = COVARIANCES.get(name) if isinstance(name, str) else None
     if known is None:
-        raise ModelError(f"kernel must be one of {', '.join(map(repr, COVARIANCES))}, got {name!r}")
+        raise ModelError(
+            f"covariance must be one of {', '.join(map(repr, COVARIANCES))}, got {name!r}"
+        )
     return known
 
 

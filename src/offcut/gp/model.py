@@ -33,6 +33,7 @@ from offcut.kernels.nuts import NUTS
 from offcut.mixtures.data import as_events
 from offcut.models.prior import Prior
 from offcut.numerics.normal import NormalInverseWishart
+from offcut.numerics.spelling import renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
 from offcut.regions.box import Box
@@ -201,7 +202,7 @@ class GPModel:
         w = self.wishes
         given = {
             "base": w.base,
-            "kernel": w.covariance.name,
+            "covariance": w.covariance.name,
             "basis": w.basis,
             "length_scale": w.length_scale,
             "variance": w.variance,
@@ -212,7 +213,7 @@ class GPModel:
         }
         default = {
             "base": "normal",
-            "kernel": "squared_exponential",
+            "covariance": "squared_exponential",
             "basis": "auto",
             "rejections": FRESH,
             "method": "augment",
@@ -243,8 +244,8 @@ class GPDensity(GPModel):
         (scaled to the data, or the one given). "uniform": on a bounded ``support``, or on the
         ``offcut.regions.Box`` given. A function from theta to a NumPyro distribution, with
         ``prior``: any family.
-    kernel : "squared_exponential", "matern32" or "matern52"
-        The covariance of f.
+    covariance : "squared_exponential", "matern32" or "matern52"
+        The covariance function of f.
     basis : "auto", int, tuple of int or None
         How many functions stand for the process (along each axis), by default as many as the
         length-scale asks for. None for the process itself, for up to about 500 observations.
@@ -283,10 +284,11 @@ class GPDensity(GPModel):
 
     process = "density"
 
+    @renamed(kernel="covariance")
     def __init__(
         self,
         base: Any = "normal",
-        kernel: str = "squared_exponential",
+        covariance: str = "squared_exponential",
         basis: Any = "auto",
         length_scale: Any = None,
         variance: Any = None,
@@ -307,7 +309,7 @@ class GPDensity(GPModel):
         wishes = Wishes(
             base,
             prior,
-            covariance_named(kernel),
+            covariance_named(covariance),
             basis,
             length_scale,
             variance,
@@ -368,8 +370,7 @@ class GPIntensity(GPModel):
         Where events were recorded, (lower, upper) or an ``offcut.regions.Box``; by default the
         range of the data, each end moved out by a mean gap. With a window, no events at all are
         data too: an empty array.
-    kernel, basis, length_scale, variance, additive, method, joint_moves, nugget,
-    rejections
+    covariance, basis, length_scale, variance, additive, method, joint_moves, nugget, rejections
         As of ``offcut.GPDensity``.
     rate : pair, optional
         Shape a and rate b of the Gamma prior of lambda, the upper limit of the intensity. By
@@ -388,10 +389,11 @@ class GPIntensity(GPModel):
 
     process = "intensity"
 
+    @renamed(kernel="covariance")
     def __init__(
         self,
         window: Any = None,
-        kernel: str = "squared_exponential",
+        covariance: str = "squared_exponential",
         basis: Any = "auto",
         length_scale: Any = None,
         variance: Any = None,
@@ -417,7 +419,7 @@ class GPIntensity(GPModel):
         wishes = Wishes(
             "uniform",
             None,
-            covariance_named(kernel),
+            covariance_named(covariance),
             basis,
             length_scale,
             variance,

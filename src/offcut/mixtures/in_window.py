@@ -74,7 +74,7 @@ class Collected(NamedTuple):
 class WindowSampler(MixtureSampler):
     """Blocked Gibbs with rejections that belong to events, and exchange moves."""
 
-    prior = "window"
+    process_on = "window"
 
     def first_state(self, key: jax.Array, data: MixtureData, common: dict[str, Any]) -> WindowState:
         """Labels given weights and components; no rejections yet."""

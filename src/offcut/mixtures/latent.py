@@ -69,7 +69,7 @@ class LatentState(NamedTuple):
 class LatentSampler(MixtureSampler):
     """Blocked Gibbs with labelled rejections."""
 
-    prior = "latent"
+    process_on = "latent"
 
     def first_state(self, key: jax.Array, data: MixtureData, common: dict[str, Any]) -> LatentState:
         """No rejections yet."""

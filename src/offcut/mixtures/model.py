@@ -28,10 +28,11 @@ from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.weights import Concentration, Hierarchy, Sticks
 from offcut.mixtures.window import Window
 from offcut.numerics.normal import NormalInverseWishart
+from offcut.numerics.spelling import renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
 
-PRIORS = ("latent", "window")
+WEIGHTS = ("latent", "window")
 #: Features of an event have an indicator for each group.
 MOST_GROUPS = 1000
 #: What a run may leave open without a doubt being said: of the integral of a draw's density, and of
@@ -57,7 +58,7 @@ class TruncatedMixture:
     log_accept : callable, optional
         ``log_accept(y)`` or ``log_accept(y, group)``: log probability that a point is recorded.
         With a region, of those inside. Groups must then be whole numbers.
-    prior : "latent" or "window"
+    weights : "latent" or "window"
         On which weights the Dirichlet process is: those before the filter, or the shares among
         what passes. "window" has no ghosts (components beyond the window that cost rejections
         and explain nothing) and mixes better; "latent" is the paper's, and the one to take where
@@ -79,12 +80,13 @@ class TruncatedMixture:
     >>> x = np.abs(np.random.default_rng(0).normal(0.3, 1.0, (60, 2)))
     >>> model = offcut.TruncatedMixture(offcut.regions.Orthant([1, 1]), components=5)
     >>> model
-    TruncatedMixture(Orthant([1, 1], 0), components=5, alpha=1, prior='latent')
+    TruncatedMixture(Orthant([1, 1], 0), components=5, alpha=1, weights='latent')
     >>> posterior = offcut.sample(model, x, draws=20, warmup=20, chains=2)
     >>> dict(posterior["posterior"]["means"].sizes)
     {'chain': 2, 'draw': 20, 'component': 5, 'channel': 2}
     """
 
+    @renamed(prior="weights")
     def __init__(
         self,
         region: Any = None,
@@ -93,7 +95,7 @@ class TruncatedMixture:
         base: NormalInverseWishart | None = None,
         *,
         log_accept: Callable | None = None,
-        prior: str = "latent",
+        weights: str = "latent",
         hierarchical: bool = False,
         group_alpha: Any = 1.0,
         split_merge: int = 2,
@@ -104,14 +106,14 @@ class TruncatedMixture:
             raise ModelError(
                 f"components must be a whole number from 1 to 1000, got {components!r}"
             )
-        if prior not in PRIORS:
-            raise ModelError(f'prior must be "latent" or "window", got {prior!r}')
+        if weights not in WEIGHTS:
+            raise ModelError(f'weights must be "latent" or "window", got {weights!r}')
         if base is not None and not isinstance(base, NormalInverseWishart):
             raise ModelError(
                 "base must be an offcut.NormalInverseWishart, or None for one scaled to the data, "
                 f"got {type(base).__name__}"
             )
-        self.components, self.prior = int(components), prior
+        self.components, self.weights = int(components), weights
         self.window = Window(region, log_accept)
         self.alpha = Concentration(alpha)
         self.group_alpha = Concentration(group_alpha, "group_alpha")
@@ -159,7 +161,7 @@ class TruncatedMixture:
         """The sampler for data of this shape; models that are the same share it, compiled code
         and all.
         """
-        kind = WindowSampler if self.prior == "window" else LatentSampler
+        kind = WindowSampler if self.weights == "window" else LatentSampler
         point = jax.ShapeDtypeStruct((1,) if scalar else (1, layout.d), np.float64)
         group = jax.ShapeDtypeStruct((1,), np.int32)
         placed = self.window.for_groups(layout.group_names)
@@ -365,7 +367,7 @@ class TruncatedMixture:
 
     def identity(self) -> str:
         """What tells models apart, every digit of it; what the window computes, samplers know."""
-        weights = (self.prior, self.alpha, self.hierarchical, self.group_alpha)
+        weights = (self.weights, self.alpha, self.hierarchical, self.group_alpha)
         moves = (self.components, self.split_merge, self.reshape)
         return digest(type(self), self.base, weights, moves, skeleton(self.window))
 
@@ -374,7 +376,7 @@ class TruncatedMixture:
         parts += [f"components={self.components}", f"alpha={self.alpha!r}"]
         if repr(self.base) != repr(NormalInverseWishart()):
             parts.append(f"base={self.base!r}")
-        parts.append(f"prior={self.prior!r}")
+        parts.append(f"weights={self.weights!r}")
         if self.hierarchical:
             parts += ["hierarchical=True", f"group_alpha={self.group_alpha!r}"]
         return f"TruncatedMixture({', '.join(parts)})"

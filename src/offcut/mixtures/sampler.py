@@ -51,7 +51,7 @@ class MixtureSampler(Sampler):
     draws_rejections = True
     redraws = True
     adapts = True  # only to know when warm-up is over: masses are not needed before
-    prior: ClassVar[str]
+    process_on: ClassVar[str]  # the weights of all, or those in the window
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class MixtureSampler(Sampler):
         self.moves, self.reshapes, self.scalar = moves, reshapes, scalar
         self.windows = layout.groups if window.by_group else 1
         self.kernel_name = (
-            f"BlockedGibbs(prior={self.prior!r}, split_merge={moves}, reshape={reshapes})"
+            f"BlockedGibbs(weights={self.process_on!r}, split_merge={moves}, reshape={reshapes})"
         )
         self._begin = jax.jit(self._first_draw)
 

@@ -10,7 +10,17 @@ import xarray as xr
 
 from offcut.errors import DataError, SettingsError
 from offcut.plots.rejection_models import _count_histogram, _white_to
-from offcut.plots.style import BLUE, CHAIN_COLOURS, GREY, INK, ORANGE, STYLE, TRUTH, pyplot
+from offcut.plots.style import (
+    BLUE,
+    CHAIN_COLOURS,
+    GREY,
+    INK,
+    ORANGE,
+    STYLE,
+    TRUTH,
+    check_order,
+    pyplot,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,8 +43,8 @@ OBLONG = 4.0
 
 
 def density_bands(
+    posterior: xr.DataTree | Mapping[str, xr.DataTree],
     model: Any,
-    posteriors: xr.DataTree | Mapping[str, xr.DataTree],
     probability: float = 0.9,
     *,
     truth: Any = None,
@@ -46,10 +56,10 @@ def density_bands(
 
     Parameters
     ----------
+    posterior : xarray.DataTree, or dict of them by name
+        What ``offcut.sample`` returned, for one group or for several.
     model : GPDensity
         The model that was sampled; its observations are single numbers.
-    posteriors : xarray.DataTree, or dict of them by name
-        What ``offcut.sample`` returned, for one group or for several.
     probability : float
         Of the band at each place.
     truth : callable, optional
@@ -71,17 +81,18 @@ def density_bands(
     >>> x = np.random.default_rng(0).gamma(3.0, size=100)
     >>> model = offcut.GPDensity(length_scale=1.0, variance=1.0, method="collapsed")
     >>> posterior = offcut.sample(model, x, draws=50, warmup=50, chains=2)
-    >>> figure = offcut.plots.density_bands(model, {"patients": posterior}, 0.8)
+    >>> figure = offcut.plots.density_bands({"patients": posterior}, model, 0.8)
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     ['patients: median and 80% band']
     """
     plt = pyplot()
-    several = isinstance(posteriors, Mapping) and not isinstance(posteriors, xr.DataTree)
-    groups: dict[str, Any] = dict(posteriors) if several else {"": posteriors}  # type: ignore[arg-type]
+    check_order(posterior, model, "density_bands")
+    several = isinstance(posterior, Mapping) and not isinstance(posterior, xr.DataTree)
+    groups: dict[str, Any] = dict(posterior) if several else {"": posterior}  # type: ignore[arg-type]
     if not groups:
-        raise SettingsError("posteriors is an empty dict: there is nothing to draw")
+        raise SettingsError("posterior is an empty dict: there is nothing to draw")
     for one in groups.values():
-        _check(model, one, "density", "density_bands")
+        _check(one, model, "density", "density_bands")
     if grid is None:
         grid = _visible(model, groups.values())
     grid = np.asarray(grid, float)
@@ -104,8 +115,8 @@ def density_bands(
 
 
 def function_band(
-    model: Any,
     posterior: xr.DataTree,
+    model: Any,
     probability: float = 0.9,
     *,
     grid: Any = None,
@@ -119,10 +130,10 @@ def function_band(
 
     Parameters
     ----------
-    model : GPDensity or GPIntensity
-        The model that was sampled; its observations are single numbers.
     posterior : xarray.DataTree
         What ``offcut.sample`` returned.
+    model : GPDensity or GPIntensity
+        The model that was sampled; its observations are single numbers.
     probability : float
         Of the band at each place.
     grid : array, optional
@@ -139,7 +150,7 @@ def function_band(
     from offcut.gp.evaluation import bands as bands_of
 
     plt = pyplot()
-    _check(model, posterior, "function", "function_band")
+    _check(posterior, model, "function", "function_band")
     if grid is None:
         grid = _visible(model, [posterior])
     grid = np.asarray(grid, float)
@@ -156,8 +167,8 @@ def function_band(
 
 
 def rejected_proposals(
-    model: Any,
     posterior: xr.DataTree,
+    model: Any,
     *,
     draws: int = 100,
     seed: int = 0,
@@ -173,10 +184,10 @@ def rejected_proposals(
 
     Parameters
     ----------
-    model : GPDensity or GPIntensity
-        The model that was sampled, in one or two dimensions.
     posterior : xarray.DataTree
         What ``offcut.sample`` returned.
+    model : GPDensity or GPIntensity
+        The model that was sampled, in one or two dimensions.
     draws : int
         Draws for which rejections are made again.
     seed : int
@@ -191,7 +202,7 @@ def rejected_proposals(
     matplotlib.figure.Figure
     """
     plt = pyplot()
-    d = _check(model, posterior, "rejections", "rejected_proposals", most=2)
+    d = _check(posterior, model, "rejections", "rejected_proposals", most=2)
     names = _coordinates(names, d)
     found = model.rejections(posterior, draws, seed=seed)
     places = np.concatenate(found)
@@ -216,8 +227,8 @@ def rejected_proposals(
 
 
 def difference(
-    model: Any,
     posterior: xr.DataTree,
+    model: Any,
     other: xr.DataTree,
     probability: float = 0.9,
     *,
@@ -235,10 +246,12 @@ def difference(
 
     Parameters
     ----------
+    posterior : xarray.DataTree
+        What ``offcut.sample`` returned for the first group.
     model : GPDensity
         The model of the first group; its observations are single numbers.
-    posterior, other : xarray.DataTree
-        What ``offcut.sample`` returned for the two groups.
+    other : xarray.DataTree
+        What ``offcut.sample`` returned for the second group.
     probability : float
         Of the band at each place.
     names : two str
@@ -259,8 +272,8 @@ def difference(
     plt = pyplot()
     _checked_names(names, 2, "groups")
     theirs = model if other_model is None else other_model
-    for each, one in ((model, posterior), (theirs, other)):
-        _check(each, one, "density", "difference")
+    for one, each in ((posterior, model), (other, theirs)):
+        _check(one, each, "density", "difference")
     if grid is None:
         ends = np.array(
             [_visible(m, [p])[[0, -1]] for m, p in ((theirs, other), (model, posterior))]
@@ -305,8 +318,8 @@ def difference(
 
 
 def intensity(
-    model: Any,
     posterior: xr.DataTree,
+    model: Any,
     probability: float = 0.9,
     *,
     truth: Any = None,
@@ -318,10 +331,10 @@ def intensity(
 
     Parameters
     ----------
-    model : GPIntensity
-        The model that was sampled.
     posterior : xarray.DataTree
         What ``offcut.sample`` returned.
+    model : GPIntensity
+        The model that was sampled.
     probability : float
         Of the band at each place (one dimension).
     truth : callable, optional
@@ -338,7 +351,7 @@ def intensity(
     matplotlib.figure.Figure
     """
     plt = pyplot()
-    d = _check(model, posterior, "intensity", "intensity", most=2)
+    d = _check(posterior, model, "intensity", "intensity", most=2)
     names = _coordinates(names, d)
     events = _observed(posterior)
     low, high = _reach(model, posterior)
@@ -362,13 +375,14 @@ def intensity(
     return figure
 
 
-def _check(model: Any, posterior: Any, method: str, name: str, most: int = 1) -> int:
+def _check(posterior: Any, model: Any, method: str, name: str, most: int = 1) -> int:
     """The number of coordinates; an error where this picture is not for them."""
+    check_order(posterior, model, name)
     if not hasattr(model, method) or not hasattr(model, "prepared_for"):
         wanted = {"density": "a GPDensity", "intensity": "a GPIntensity"}
         raise SettingsError(
-            f"plots.{name} takes {wanted.get(method, 'a GPDensity or GPIntensity')} first and then "
-            f"what offcut.sample returned for it, got {type(model).__name__}"
+            f"plots.{name} takes what offcut.sample returned and "
+            f"{wanted.get(method, 'a GPDensity or GPIntensity')}, got {type(model).__name__}"
         )
     d = _observed(posterior).shape[1]
     if d > most:

@@ -10,7 +10,7 @@ import xarray as xr
 
 from offcut.errors import DataError
 from offcut.mixtures.groups import fitted_names, look_up, place_of_group
-from offcut.plots.style import GREY, INK, STYLE, pyplot
+from offcut.plots.style import GREY, INK, STYLE, check_order, pyplot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,6 +68,7 @@ def mixture(
     matplotlib.figure.Figure
     """
     plt = pyplot()
+    check_order(posterior, model, "mixture")
     observed = posterior["observed_data"].dataset
     x = observed["x"].values
     if x.ndim != 2 or x.shape[1] < 2:

@@ -10,7 +10,17 @@ import xarray as xr
 
 from offcut.errors import DataError, SettingsError
 from offcut.numerics.ess import effective_size
-from offcut.plots.style import BLUE, CHAIN_COLOURS, INK, NAIVE, PALE, STYLE, TRUTH, pyplot
+from offcut.plots.style import (
+    BLUE,
+    CHAIN_COLOURS,
+    INK,
+    NAIVE,
+    PALE,
+    STYLE,
+    TRUTH,
+    check_order,
+    pyplot,
+)
 from offcut.result.diagnostics import r_hat
 
 if TYPE_CHECKING:
@@ -212,6 +222,7 @@ def density(
     'response'
     """
     plt = pyplot()
+    check_order(posterior, model, "density")
     data = _single_numbers(posterior)
     if model.latent:
         raise DataError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from offcut.errors import SettingsError
@@ -96,6 +96,15 @@ def pyplot() -> Any:
     # notebooks would show the first picture only.
     plt.draw_if_interactive()
     return plt
+
+
+def check_order(posterior: Any, model: Any, name: str) -> None:
+    """Answer a call with the model first."""
+    if isinstance(model, Mapping):  # a DataTree, or a dict of them
+        raise SettingsError(
+            f"plots.{name}(posterior, model, ...) takes what offcut.sample returned first and the "
+            f"model second, got {type(posterior).__name__} and {type(model).__name__}"
+        )
 
 
 SMALL: dict[str, Any] = {"fontsize": 8.5}

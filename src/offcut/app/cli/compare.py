@@ -71,7 +71,7 @@ def compare(
     order: o.Entries = o.Order.columns,
     prior_mean: o.PriorMean = 10.0,
     base: o.BaseDensity = o.Base.normal,
-    kernel: o.Kernel = o.Covariance.squared_exponential,
+    covariance: o.CovarianceOf = o.Covariance.squared_exponential,
     length_scale: o.LengthScale = None,
     variance: o.Variance = None,
     output: Folder = None,
@@ -88,9 +88,9 @@ def compare(
         model, file, columns, lower, upper, region,
         outside=outside.value, missing=missing.value,
         options={
-            "components": components, "transform": transform, "prior": "latent",
+            "components": components, "transform": transform, "weights": "latent",
             "compensate": False, "at_limits": "keep", "frame": frame, "order": order.value,
-            "prior_mean": prior_mean, "base": base.value, "kernel": kernel.value,
+            "prior_mean": prior_mean, "base": base.value, "covariance": covariance.value,
             "length_scale": length_scale, "variance": variance, "method": "augment",
         },
     )  # fmt: skip

@@ -18,8 +18,8 @@ class OnTrouble(StrEnum):
     drop = "drop"
 
 
-class WeightsPrior(StrEnum):
-    """On which weights the prior of a mixture is."""
+class ProcessOn(StrEnum):
+    """On which weights of a mixture the Dirichlet process is."""
 
     latent = "latent"
     window = "window"
@@ -148,10 +148,10 @@ Strict = Annotated[
 Components = Annotated[
     int, _option("--components", help="Most clusters that there can be.", panel=MODEL, least=1)
 ]
-Prior = Annotated[
-    WeightsPrior,
-    _option("--prior", help="On weights before the window, or on shares in it (for gating).",
-            panel=MODEL),
+Weights = Annotated[
+    ProcessOn,
+    _option("--weights", help="Dirichlet process on weights before the window, or on shares in it "
+            "(for gating).", panel=MODEL),
 ]  # fmt: skip
 Transform = Annotated[
     str,
@@ -192,7 +192,9 @@ Variance = Annotated[
     _option("--variance", help="Of the Gaussian process; default: inferred.", panel=MODEL,
             metavar="NUMBER|infer"),
 ]  # fmt: skip
-Kernel = Annotated[Covariance, _option("--kernel", help="Covariance function.", panel=MODEL)]
+CovarianceOf = Annotated[
+    Covariance, _option("--covariance", help="Covariance function.", panel=MODEL)
+]
 Method = Annotated[
     CurveMethod,
     _option("--method", help="Keep rejections (augment), or none, by quadrature (collapsed).",

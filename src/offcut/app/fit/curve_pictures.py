@@ -36,7 +36,7 @@ def density_line(result: Any, section: Any) -> None:
     if shown is None:
         shown = dict(zip(distinct_words(posteriors), posteriors.values(), strict=True))
     figure = plots.density_bands(
-        result.fit.model, shown, result.probability, grid=grid, xlabel=words(result.names[0])
+        shown, result.fit.model, result.probability, grid=grid, xlabel=words(result.names[0])
     )
     section.figure(
         figure,
@@ -96,8 +96,8 @@ def differences(result: Any, section: Any, pairs: list[tuple[str, str]]) -> None
     posteriors = result.fit.posteriors
     for first, second in pairs:
         figure = plots.difference(
-            result.fit.model,
             posteriors[first],
+            result.fit.model,
             posteriors[second],
             result.probability,
             names=(words(first), words(second)),
@@ -117,8 +117,8 @@ def intensity_line(result: Any, section: Any) -> None:
     """One group as ``plots.intensity`` has it; several in one picture."""
     if "" in result.fit.posteriors:
         figure = plots.intensity(
-            result.fit.model,
             result.fit.posteriors[""],
+            result.fit.model,
             result.probability,
             grid=result.grid[:, 0],
             names=[words(name) for name in result.names],
@@ -158,8 +158,8 @@ def intensity_maps(result: Any, section: Any) -> None:
     for name, posterior in result.fit.posteriors.items():
         section.figure(
             plots.intensity(
-                result.fit.model,
                 posterior,
+                result.fit.model,
                 result.probability,
                 names=[words(name) for name in result.names],
             ),
@@ -178,7 +178,7 @@ def foundations(result: Any, section: Any) -> None:
         if d == 1:
             section.figure(
                 plots.function_band(
-                    result.fit.model, posterior, result.probability, xlabel=words(result.names[0])
+                    posterior, result.fit.model, result.probability, xlabel=words(result.names[0])
                 ),
                 f"function-{name}" if name else "function",
                 f"The Gaussian process{result.of(name)} that bends the base: above 0 there is more "
@@ -187,7 +187,7 @@ def foundations(result: Any, section: Any) -> None:
         if d <= 2:
             section.figure(
                 plots.rejected_proposals(
-                    result.fit.model, posterior, names=[words(name) for name in result.names]
+                    posterior, result.fit.model, names=[words(name) for name in result.names]
                 ),
                 f"rejected-{name}" if name else "rejected",
                 f"The offcuts{result.of(name)}: proposals that were rejected, where they lie "

@@ -309,7 +309,7 @@ def prepare_intensity(request: Request) -> Task:
 def _shared(request: Request) -> dict[str, Any]:
     options = request.options
     return {
-        "kernel": options["kernel"],
+        "covariance": options["covariance"],
         "length_scale": number_or_none(options["length_scale"], "--length-scale"),
         "variance": number_or_none(options["variance"], "--variance"),
         "method": options["method"],

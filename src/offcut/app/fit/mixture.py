@@ -48,7 +48,7 @@ def prepare(request: Request) -> Task:
     model = TruncatedMixture(
         window,
         components=options["components"],
-        prior=options["prior"],
+        weights=options["weights"],
         hierarchical=table.group is not None,
     )
     return Task(

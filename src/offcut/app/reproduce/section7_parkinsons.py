@@ -69,7 +69,7 @@ def show(page: Page, found: dict[str, Kept], plan: Plan) -> list[Beside]:
     _function(section, model, both["disease"], grid)
     places = np.concatenate(model.rejections(both["disease"], REDRAWN))
     section.figure(
-        offcut.plots.rejected_proposals(model, both["disease"], draws=REDRAWN, names=[LABEL]),
+        offcut.plots.rejected_proposals(both["disease"], model, draws=REDRAWN, names=[LABEL]),
         "parkinsons-rejections",
         f"**Figure 6.** Left, where rejected proposals of the disease group lie: "
         f"{percent(float((np.abs(places) < 0.5).mean()))} within 0.5 of the origin, "
@@ -85,7 +85,7 @@ def show(page: Page, found: dict[str, Kept], plan: Plan) -> list[Beside]:
 
 
 def _densities(section: Section, model: Any, both: dict[str, Any], grid: np.ndarray) -> None:
-    figure = offcut.plots.density_bands(model, both, BAND, grid=grid, xlabel=LABEL)
+    figure = offcut.plots.density_bands(both, model, BAND, grid=grid, xlabel=LABEL)
     curves = []
     for name, posterior in both.items():
         bands = model.bands(posterior, grid, BAND)
@@ -100,7 +100,7 @@ def _densities(section: Section, model: Any, both: dict[str, Any], grid: np.ndar
     )
     difference = model.compare(both["disease"], both["control"], grid, probability=BAND)
     figure = offcut.plots.difference(
-        model, both["disease"], both["control"], BAND, names=list(both), grid=grid, xlabel=LABEL
+        both["disease"], model, both["control"], BAND, names=list(both), grid=grid, xlabel=LABEL
     )
     section.figure(
         figure,
@@ -123,7 +123,7 @@ def _densities(section: Section, model: Any, both: dict[str, Any], grid: np.ndar
 def _function(section: Section, model: Any, posterior: Any, grid: np.ndarray) -> None:
     values = model.function(posterior, grid)
     low, middle, high = np.quantile(values, [(1 - BAND) / 2, 0.5, (1 + BAND) / 2], axis=(0, 1))
-    figure = offcut.plots.function_band(model, posterior, BAND, grid=grid, xlabel=LABEL)
+    figure = offcut.plots.function_band(posterior, model, BAND, grid=grid, xlabel=LABEL)
     section.figure(
         figure,
         "parkinsons-function",
