@@ -34,7 +34,7 @@ CONFIDENCE = 0.95
 def checked_budget(budget: object) -> int | str | None:
     """ "auto", None or a whole number >= 0."""
     if budget is None or budget == "auto":
-        return budget  # type: ignore[return-value]
+        return budget
     whole = isinstance(budget, int | np.integer) and not isinstance(budget, bool)
     if not whole or not 0 <= int(budget) <= MOST_REJECTED:  # type: ignore[call-overload]
         raise SettingsError(

@@ -310,7 +310,7 @@ class Store:
 
     def _write_segment(self, name: str, arrays: dict[str, np.ndarray]) -> None:
         buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez(buffer, allow_pickle=False, **arrays)
         content = json.dumps(self._place(name)).encode() + b"\n" + buffer.getvalue()
         digest = hashlib.sha256(content).hexdigest().encode()
         self._write(name, _MAGIC + digest + b"\n" + content)

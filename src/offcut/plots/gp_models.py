@@ -88,7 +88,7 @@ def density_bands(
     plt = pyplot()
     check_order(posterior, model, "density_bands")
     several = isinstance(posterior, Mapping) and not isinstance(posterior, xr.DataTree)
-    groups: dict[str, Any] = dict(posterior) if several else {"": posterior}  # type: ignore[arg-type]
+    groups: dict[str, Any] = dict(posterior) if several else {"": posterior}
     if not groups:
         raise SettingsError("posterior is an empty dict: there is nothing to draw")
     for one in groups.values():

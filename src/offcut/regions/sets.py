@@ -102,7 +102,7 @@ class _Combination(Region):
         self.parts: tuple[Region, ...] = tuple(
             inner
             for part in regions
-            for inner in (part.parts if type(part) is type(self) else (part,))  # type: ignore[attr-defined]
+            for inner in (part.parts if type(part) is type(self) else (part,))
         )
         if not self.parts:
             raise ModelError(f"{type(self).__name__} needs at least one region")
