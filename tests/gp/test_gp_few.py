@@ -159,9 +159,7 @@ def test_an_observation_that_is_ignored_is_caught(broken, monkeypatch):
         return right(layout._replace(n=layout.n - 1), held, add, first)
 
     monkeypatch.setattr(points, "in_chunks", short)
-    offcut.GPDensity.programs.clear()
     found = compared(broken, 1, joint_moves=False)
-    offcut.GPDensity.programs.clear()
     assert min(found.values()) < FALSE_ALARM
 
 
