@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from offcut.augmentation.algorithm1 import augment
     from offcut.checks.mixing_bound import mixing_rate_bound
     from offcut.checks.model_check import check
-    from offcut.checks.prior_acceptance import prior_acceptance
+    from offcut.checks.prior_rates import prior_acceptance
     from offcut.gp.birth_death import BirthDeath
     from offcut.gp.model import GPDensity, GPIntensity
     from offcut.gp.updates import EllipticalSlice, PolyaGamma
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offcut.models.recording import Clamped
     from offcut.models.rejection import RejectionModel
     from offcut.numerics.normal import NormalInverseWishart
-    from offcut.result.summary import summary
+    from offcut.result.overview import summary
     from offcut.samplers.choice import kernel_for
     from offcut.samplers.conjugate import Conjugate
     from offcut.samplers.direct import Direct
@@ -59,8 +59,8 @@ _HOMES = {
     "sample": "offcut.sampling",
     "augment": "offcut.augmentation.algorithm1",
     "check": "offcut.checks.model_check",
-    "prior_acceptance": "offcut.checks.prior_acceptance",
-    "summary": "offcut.result.summary",
+    "prior_acceptance": "offcut.checks.prior_rates",
+    "summary": "offcut.result.overview",
     "mixing_rate_bound": "offcut.checks.mixing_bound",
     "kernel_for": "offcut.samplers.choice",
     "NUTS": "offcut.kernels.nuts",
@@ -126,4 +126,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(__all__) | set(globals()))
+    return sorted([*__all__, "__version__"])

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from offcut.cytometry.events import Events
-from offcut.cytometry.read import read
+from offcut.cytometry.reading import read
 from offcut.cytometry.transforms import Linear
 from offcut.errors import DataError
 from offcut.tables.delimited import records
+
+__all__ = ["Recordings", "Vectorcardiograms", "gvhd", "parkinsons", "vectorcardiogram"]
 
 #: The full scale of the instrument of the GvHD data.
 FULL_SCALE = 1024
@@ -212,3 +214,7 @@ def _table(path: Path) -> tuple[list[str], list[list[str]]]:
     if len(lines) < 2:
         raise DataError(f"{path} cannot be read as a table: it has no lines")
     return lines[0], lines[1:]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "CheckpointError",
+    "DataError",
+    "MemoryLimitError",
+    "ModelError",
+    "OffcutError",
+    "OutputError",
+    "SettingsError",
+    "StartError",
+    "TrustWarning",
+]
+
 
 class OffcutError(Exception):
     """Base of every error that Offcut raises on purpose."""
@@ -37,3 +49,7 @@ class OutputError(OffcutError, OSError):
 
 class TrustWarning(UserWarning):
     """The run finished, and something in it says how far not to trust it."""
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

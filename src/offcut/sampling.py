@@ -13,7 +13,7 @@ import xarray as xr
 
 from offcut.base import Sampler
 from offcut.checks.pile_ups import ask_about_pile_ups
-from offcut.checks.prior_acceptance import warning_before
+from offcut.checks.prior_rates import warning_before
 from offcut.checks.unvisited import note_beyond
 from offcut.driver.budget import checked_budget
 from offcut.driver.chains import Settings, run_chains
@@ -26,7 +26,7 @@ from offcut.programs.identity import UNKNOWN, UnidentifiedError, digest
 from offcut.programs.precision import in_float64
 from offcut.result.advice import warn_of_trouble
 from offcut.result.certificate import certify
-from offcut.result.summary import summary
+from offcut.result.overview import summary
 from offcut.result.tree import make_tree, versions
 from offcut.samplers.choice import prepare, settings_of
 from offcut.samplers.direct import why_not_direct

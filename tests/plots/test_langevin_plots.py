@@ -9,9 +9,8 @@ import xarray as xr
 
 from offcut.errors import DataError, SettingsError
 from offcut.langevin.evaluation import angles, caps, modal_frames
-from offcut.plots.concentrations import concentrations
 from offcut.plots.frame_maps import PREDICTIVE, _free_height, equal_area
-from offcut.plots.frames import MOST_POINTS, frames
+from offcut.plots.langevin_models import MOST_POINTS, concentrations, frames
 from offcut.plots.style import BLUE, GREEN, ORANGE
 
 mpl.use("Agg")

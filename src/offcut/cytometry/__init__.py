@@ -8,12 +8,12 @@ take populations to other programs, ``from_anndata`` and ``to_anndata`` to other
 from __future__ import annotations
 
 from offcut.cytometry.annotated import from_anndata, to_anndata
-from offcut.cytometry.concatenate import concatenate
+from offcut.cytometry.concatenation import concatenate
 from offcut.cytometry.events import Events
 from offcut.cytometry.gate_shapes import EllipsoidGate, PolygonGate, distance_square
-from offcut.cytometry.gates import gates, membership, overlap
+from offcut.cytometry.gating import gates, membership, overlap
 from offcut.cytometry.gating_ml import write_gating_ml
-from offcut.cytometry.read import read
+from offcut.cytometry.reading import read
 from offcut.cytometry.transforms import Asinh, Identity, Linear, Log, Logicle, Transform
 from offcut.tables.spillover import Compensation
 
@@ -38,3 +38,7 @@ __all__ = [
     "to_anndata",
     "write_gating_ml",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

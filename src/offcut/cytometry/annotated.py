@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from offcut.cytometry.events import Events
-from offcut.cytometry.gates import as_table
-from offcut.cytometry.read import assemble
+from offcut.cytometry.gating import as_table
+from offcut.cytometry.reading import assemble
 from offcut.errors import DataError
 from offcut.numerics.extras import needed
 from offcut.tables.anndata import recorded_from

@@ -172,7 +172,7 @@ class Events:
     @staticmethod
     def concatenate(parts: Sequence[Events], names: Sequence[str] | None = None) -> Events:
         """Several files as one, each a group; see ``cytometry.concatenate``."""
-        from offcut.cytometry.concatenate import concatenate
+        from offcut.cytometry.concatenation import concatenate
 
         return concatenate(parts, names)
 

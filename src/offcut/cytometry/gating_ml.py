@@ -17,7 +17,7 @@ import numpy as np
 
 from offcut.cytometry.events import Events
 from offcut.cytometry.gate_shapes import EllipsoidGate, PolygonGate
-from offcut.cytometry.read import as_transforms
+from offcut.cytometry.reading import as_transforms
 from offcut.cytometry.transforms import Asinh, Identity, Linear, Log, Logicle, Transform
 from offcut.errors import DataError
 from offcut.files import write

@@ -14,3 +14,7 @@ except ImportError as error:
 
 
 __all__ = ["GaussianProcessDensity", "TruncatedGaussianMixture"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -18,7 +18,7 @@ from offcut.gp.model import GPDensity
 from offcut.numerics.spelling import renamed
 from offcut.result.advice import R_HAT_LIMIT
 from offcut.result.diagnostics import rejection_numbers
-from offcut.result.summary import summary
+from offcut.result.overview import summary
 from offcut.sampling import sample
 
 

@@ -29,7 +29,7 @@ from offcut.programs.precision import in_float64
 from offcut.regions import Box
 from offcut.result.advice import R_HAT_LIMIT
 from offcut.result.diagnostics import rejection_numbers
-from offcut.result.summary import summary
+from offcut.result.overview import summary
 from offcut.sampling import sample
 
 #: Draws that densities are averaged over.

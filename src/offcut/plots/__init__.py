@@ -9,8 +9,6 @@ stands on. Each returns a matplotlib ``Figure``, to be saved with ``savefig``.
 
 from __future__ import annotations
 
-from offcut.plots.concentrations import concentrations
-from offcut.plots.frames import frames
 from offcut.plots.gp_models import (
     density_bands,
     difference,
@@ -18,6 +16,7 @@ from offcut.plots.gp_models import (
     intensity,
     rejected_proposals,
 )
+from offcut.plots.langevin_models import concentrations, frames
 from offcut.plots.mixtures import mixture
 from offcut.plots.rejection_models import density, posterior, rejections
 from offcut.plots.style import (
@@ -58,3 +57,7 @@ __all__ = [
     "rejected_proposals",
     "rejections",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from offcut.regions.ball import Ball, Shell
 from offcut.regions.box import Box, Orthant
-from offcut.regions.intervals import intervals
+from offcut.regions.line import intervals
 from offcut.regions.polytope import Polytope, Simplex
 from offcut.regions.region import Region
 from offcut.regions.sets import ByGroup, Complement, Intersection, Predicate, Union
@@ -30,3 +30,7 @@ __all__ = [
     "Union",
     "intervals",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

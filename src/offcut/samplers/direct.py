@@ -43,7 +43,7 @@ from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.log1mexp import log1mexp
 from offcut.numerics.rendering import shown
-from offcut.regions.intervals import intervals
+from offcut.regions.line import intervals
 from offcut.regions.region import Region
 from offcut.samplers.algorithm2 import ModelSampler
 from offcut.samplers.start import climb_to_start, shake_start

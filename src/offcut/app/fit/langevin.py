@@ -18,7 +18,7 @@ from offcut.app.html.markup import literal
 from offcut.errors import DataError, SettingsError
 from offcut.langevin.data import TOLERANCE, as_frames
 from offcut.langevin.evaluation import Cap
-from offcut.plots.frames import ORDINALS
+from offcut.plots.langevin_models import ORDINALS
 from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot, words
 from offcut.tables.read import Table
 from offcut.tables.rows import check_groups

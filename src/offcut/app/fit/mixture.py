@@ -18,7 +18,7 @@ from offcut.app.fit.recipe import Request, Result, Sheet, Task, percent, plural,
 from offcut.app.html.markup import literal
 from offcut.cytometry.events import Events
 from offcut.cytometry.instrument_window import instrument_window
-from offcut.cytometry.read import assemble
+from offcut.cytometry.reading import assemble
 from offcut.cytometry.transforms import Identity
 from offcut.errors import SettingsError
 from offcut.mixtures.populations import Labels, Population
