@@ -1,18 +1,27 @@
-"""How many points are handled at a time, fixed by the data alone.
+"""The rejected proposals Y: the buffer that holds them, and drawing them until they fit a budget.
 
 Results must not depend on buffer capacity, draw block or retries, so every size that enters a
-random stream or the order of a sum is a function of n and of the size of one point, and of
-nothing that changes during a run.
+random stream or the order of a sum (``Layout``) is a function of n and of the size of one point,
+and of nothing that changes during a run.
+
+A budget B restricts the joint to |Y| <= B by redrawing (``redraw``): what is drawn together with Y
+is drawn anew until it fits, which is an exact draw from the restricted conditional. After a set
+number of attempts the old Y is kept, with what it was drawn under: given the rest, a mixture of
+the exact draw and the identity, so the target stays and the cost has a hard bound.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+
+from offcut.base import BROKEN, FULL, OK
 
 #: A sweep gives up after this many attempts and keeps its previous Y.
 MOST_ATTEMPTS = 100
@@ -105,3 +114,41 @@ def resized_rejected(layout: Layout, rejected: Rejected, capacity: int) -> Rejec
 
     points, owner = jax.tree.map(grow, (rejected.points, rejected.owner))
     return Rejected(points, owner, jnp.int32(0), rejected.count)
+
+
+class Redrawn(NamedTuple):
+    """The last of ``attempts`` attempts; ``over``: it exceeds the budget, as all before it did."""
+
+    attempts: jax.Array
+    drawn: Any
+    over: jax.Array
+
+
+def redraw(
+    attempt: Callable[[jax.Array, Any], tuple[Any, jax.Array]], start: Any, most: int
+) -> Redrawn:
+    """Draw until it fits the budget, ``most`` times at the most.
+
+    ``attempt(number, last)`` gives what it draws and whether that exceeds the budget; its
+    randomness is its own by its number. ``start`` stands for the last attempt at the first.
+    """
+
+    def again(before: Redrawn) -> Redrawn:
+        drawn, over = attempt(before.attempts, before.drawn)
+        return Redrawn(before.attempts + 1, drawn, over)
+
+    return lax.while_loop(
+        lambda so_far: so_far.over & (so_far.attempts < most),
+        again,
+        Redrawn(jnp.int32(0), start, jnp.array(True)),
+    )
+
+
+def outcome(over: jax.Array, full: jax.Array | bool, known: jax.Array | bool) -> jax.Array:
+    """The status of a redraw: OK where there is a Y to go on with, the new one or the old.
+
+    over : no attempt fitted the budget, the old Y is kept. full : the new Y fits the budget but
+    not the buffer. known : whether there is an old Y to keep.
+    """
+    given_up = jnp.where(known, OK, BROKEN)
+    return jnp.where(over, given_up, jnp.where(full, FULL, OK)).astype(jnp.int32)

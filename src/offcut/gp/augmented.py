@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from offcut.augmentation.acceptance import not_finite
-from offcut.base import BROKEN, FULL, OK, Info, Stage
+from offcut.augmentation.rejections import Redrawn, outcome, redraw
+from offcut.base import BROKEN, OK, Info, Stage
 from offcut.errors import StartError
 from offcut.gp import polya_gamma as gaussian
 from offcut.gp import proposals as points
@@ -59,12 +60,14 @@ class AugmentedSampler(GPSampler):
     def step(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
         """One sweep."""
         k = jax.random.split(key, 5)
-        run, attempts = self._rejections(k[0], state, stage, data)
-        held, over = run.points, run.points.count > stage.budget
-        full = ~over & (held.count > points.capacity_of(self.plan.layout, held))
+        attempts, run, over = self._rejections(k[0], state, stage, data)
+        held = run.points
+        full = held.count > points.capacity_of(self.plan.layout, held)
         # Proposals of a family with heavy tails may overflow; f is NaN there.
         sound = points.all_finite(self.plan.layout, held)
-        status = jnp.where(full, FULL, jnp.where(over | ~sound, BROKEN, OK))
+        # The last sweep has moved f with Y summed out: there is no old Y to keep.
+        status = outcome(over, full, known=False)
+        status = jnp.where((status == OK) & ~sound, BROKEN, status)
         # A run that is void is made short, for nothing of it is used.
         held = held._replace(count=jnp.where(status == OK, held.count, 0))
         moved, stats = self._function(k[1], state, held, stage, data)
@@ -84,31 +87,23 @@ class AugmentedSampler(GPSampler):
         stats |= described
         return moved, Info(stats, status, sound)
 
-    def _rejections(
-        self, key: jax.Array, state: State, stage: Stage, data: GPData
-    ) -> tuple[Run, jax.Array]:
+    def _rejections(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> Redrawn:
         plan = self.plan
         key_run, key_total = jax.random.split(key)
 
-        def attempt(carry: tuple) -> tuple:
-            count, last = carry
+        def attempt(number: jax.Array, last: Run) -> tuple[Run, jax.Array]:
             total = plan.process.number_of_proposals(
-                jax.random.fold_in(key_total, count), state.log_rate, data
+                jax.random.fold_in(key_total, number), state.log_rate, data
             )
-            own = jax.random.fold_in(key_run, count)
+            own = jax.random.fold_in(key_run, number)
             run = points.draw(
                 plan.layout, plan.basis, plan.base, own, state.w, state.base, data, last.points,
                 stage.budget, total,
             )  # fmt: skip
-            return count + 1, run
-
-        def unfit(carry: tuple) -> jax.Array:
-            count, run = carry
-            return (count == 0) | ((run.points.count > stage.budget) & (count < MOST_ATTEMPTS))
+            return run, run.points.count > stage.budget
 
         nothing = Run(state.own, jnp.int32(0), jnp.int32(0))
-        attempts, run = lax.while_loop(unfit, attempt, (jnp.int32(0), nothing))
-        return run, attempts
+        return redraw(attempt, nothing, MOST_ATTEMPTS)
 
     # f given X and Y.
 

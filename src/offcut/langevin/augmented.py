@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from offcut.augmentation.rejections import MOST_ATTEMPTS
-from offcut.base import BROKEN, FULL, OK, Stage
+from offcut.augmentation.rejections import MOST_ATTEMPTS, outcome, redraw
+from offcut.base import OK, Stage
 from offcut.errors import StartError
 from offcut.langevin.draws import acceptance
-from offcut.langevin.rejections import Held, log_joint, no_run, nothing, resized, run
+from offcut.langevin.rejections import Held, Run, log_joint, no_run, nothing, resized, run
 from offcut.langevin.sampler import LangevinData, LangevinSampler, State
 
 #: A start that would need so many times the budget is hopeless.
@@ -94,25 +93,14 @@ class AugmentedSampler(LangevinSampler):
         falling = kappa[self.order(kappa)]
         section = 1 - old.held.section
 
-        def attempt(carry: tuple) -> tuple:
-            count, last, _ = carry
-            drawn = run(
-                layout,
-                jax.random.fold_in(key, count),
-                falling,
-                data.n,
-                stage.budget,
-                last.taken,
-                section,
-            )
-            return count + 1, drawn, drawn.rejected > stage.budget
+        def attempt(number: jax.Array, last: Run) -> tuple[Run, jax.Array]:
+            own_key = jax.random.fold_in(key, number)
+            drawn = run(layout, own_key, falling, data.n, stage.budget, last.taken, section)
+            return drawn, drawn.rejected > stage.budget
 
-        attempts, drawn, over = lax.while_loop(
-            lambda carry: carry[2] & (carry[0] < MOST_ATTEMPTS),
-            attempt,
-            (jnp.int32(0), no_run(layout, old.held.taken), jnp.array(True)),
-        )
-        full = ~over & jnp.any(drawn.stopped > drawn.taken.shape[2])
+        attempts, drawn, over = redraw(attempt, no_run(layout, old.held.taken), MOST_ATTEMPTS)
+        full = jnp.any(drawn.stopped > drawn.taken.shape[2])
+        status = outcome(over, full, old.known)
         success = ~over & ~full
         held = Held(
             drawn.taken,
@@ -120,10 +108,7 @@ class AugmentedSampler(LangevinSampler):
             jnp.where(success, drawn.stopped, old.held.stopped),
             jnp.where(success, drawn.along, old.held.along),
         )
-        kept = Kept(held, old.known | success)
-        broken = ~kept.known & ~full
-        status = jnp.where(full, FULL, jnp.where(broken, BROKEN, OK))
-        return kept, attempts, over, status
+        return Kept(held, old.known | success), attempts, over, status
 
     def capacity(self, state: State) -> int:
         """Room for the rejections that one column stops."""

@@ -23,7 +23,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.base import BROKEN, MOST_REJECTED, OK, Info, Stage
+from offcut.augmentation.rejections import outcome
+from offcut.base import MOST_REJECTED, OK, Info, Stage
 from offcut.mixtures.allocation import (
     all_events,
     allocate,
@@ -89,19 +90,19 @@ class WindowSampler(MixtureSampler):
     ) -> tuple[WindowState, Info]:
         """One sweep."""
         key_shape, key_y, key_rest = jax.random.split(key, 3)
-        first = state.count < 0  # nothing is held yet
+        known = state.count >= 0
         events = all_events(self.layout, data)
         cells = self._cells(state.labels, data)
         reshaped = jnp.zeros(())
         if self.reshapes:
             state, reshaped = self._reshape(key_shape, state, events, cells, stage, data)
-        attempts, over, run = self.redraw(
+        attempts, run, over = self.redraw(
             key_y,
             stage.budget,
             not_begun(self._nothing(events), cells.counts),
             lambda key, _: self.run(key, state.components, events, cells, stage.budget, data),
         )
-        status = jnp.where(over & first, BROKEN, OK)
+        status = outcome(over, full=False, known=known)
         state = state._replace(
             own=jnp.where(over, state.own, run.collected.own),
             count=jnp.where(over, state.count, run.count),

@@ -21,14 +21,16 @@ import jax.numpy as jnp
 from jax import lax
 
 from offcut.augmentation.rejections import (
+    Redrawn,
     Rejected,
     capacity_of,
     empty_rejected,
+    outcome,
     resized_rejected,
     section_rows,
     spare_section,
 )
-from offcut.base import BROKEN, FULL, OK, Info, Stage
+from offcut.base import FULL, OK, Info, Stage
 from offcut.mixtures.allocation import add_rejected, allocate, event_chunk, label_coefficients
 from offcut.mixtures.data import MixtureData
 from offcut.mixtures.exchange_moves import propose_shapes
@@ -87,10 +89,10 @@ class LatentSampler(MixtureSampler):
         """One sweep."""
         key_y, key_labels, key_shape, key_rest = jax.random.split(key, 4)
         before, layout = state.rejected, self.layout
-        attempts, over, run = self._attempt(key_y, state, stage.budget, data)
+        attempts, run, over = self._attempt(key_y, state, stage.budget, data)
         buffer = run.collected
-        full = ~over & (run.count > capacity_of(layout.buffer, before))
-        broken = over & (before.count < 0)  # nothing is held yet
+        full = run.count > capacity_of(layout.buffer, before)
+        status = outcome(over, full, known=before.count >= 0)
         held = buffer._replace(
             offset=jnp.where(over, before.offset, buffer.offset),
             count=jnp.where(over, before.count, run.count),
@@ -102,12 +104,10 @@ class LatentSampler(MixtureSampler):
         )
         reshaped = jnp.zeros(())
         if self.reshapes:
-            fine = ~full & ~broken
             held, too_full, reshaped = self._reshape(
-                key_shape, state, held, totals, fine, stage, data
+                key_shape, state, held, totals, status == OK, stage, data
             )
-            full |= too_full
-        status = jnp.where(broken, BROKEN, jnp.where(full, FULL, OK))
+            status = jnp.where((status == OK) & too_full, FULL, status)
         fine = status == OK
         held = held._replace(
             offset=jnp.where(fine, held.offset, before.offset),
@@ -191,7 +191,7 @@ class LatentSampler(MixtureSampler):
 
     def _attempt(
         self, key: jax.Array, state: LatentState, budget: jax.Array, data: MixtureData
-    ) -> tuple[jax.Array, jax.Array, CellRun]:
+    ) -> Redrawn:
         """Draw Y into the section that is not in use."""
         scratch = spare_section(self.layout.buffer, state.rejected, state.rejected)
         return self.redraw(

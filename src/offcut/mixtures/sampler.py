@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from offcut.augmentation.rejections import MOST_ATTEMPTS
+from offcut.augmentation.rejections import MOST_ATTEMPTS, Redrawn, redraw
 from offcut.base import Sampler, Stage, Variable
 from offcut.errors import StartError
 from offcut.mixtures.allocation import label_coefficients, unit_features
@@ -106,24 +106,14 @@ class MixtureSampler(Sampler):
         budget: jax.Array,
         start: CellRun,
         run: Callable[[jax.Array, CellRun], CellRun],
-    ) -> tuple[jax.Array, jax.Array, CellRun]:
-        """Draw Y until |Y| <= budget, MOST_ATTEMPTS times at the most.
+    ) -> Redrawn:
+        """Draw Y until |Y| <= budget; ``run(key, last)`` is one attempt, given the last one."""
 
-        ``run(key, last)`` is one attempt, given the last one. Returns the number of attempts,
-        whether the last exceeded the budget too, and that one.
-        """
+        def attempt(number: jax.Array, last: CellRun) -> tuple[CellRun, jax.Array]:
+            drawn = run(jax.random.fold_in(key, number), last)
+            return drawn, drawn.count > budget
 
-        def again(carry: tuple) -> tuple:
-            count, last, _ = carry
-            drawn = run(jax.random.fold_in(key, count), last)
-            return count + 1, drawn, drawn.count > budget
-
-        count, drawn, over = lax.while_loop(
-            lambda carry: carry[2] & (carry[0] < MOST_ATTEMPTS),
-            again,
-            (jnp.int32(0), start, jnp.array(True)),
-        )
-        return count, over, drawn
+        return redraw(attempt, start, MOST_ATTEMPTS)
 
     def passes(self, key: jax.Array, points: jax.Array, group: jax.Array) -> jax.Array:
         """Which proposals, as measured, are accepted."""

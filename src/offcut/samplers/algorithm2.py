@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from offcut.augmentation.acceptance import (
     broken_promise,
@@ -35,12 +34,15 @@ from offcut.augmentation.joint import log_joint
 from offcut.augmentation.rejections import (
     MOST_ATTEMPTS,
     Layout,
+    Redrawn,
     Rejected,
     capacity_of,
+    outcome,
+    redraw,
     resized_rejected,
     spare_section,
 )
-from offcut.base import BROKEN, FULL, OK, Info, Sampler, Stage, Variable
+from offcut.base import BROKEN, OK, Info, Sampler, Stage, Variable
 from offcut.errors import ModelError
 from offcut.kernels.tuning import Tuning, stepped_from
 from offcut.models.data import Observed
@@ -125,15 +127,13 @@ class State(NamedTuple):
     imputed: Any = None  # values of what is hidden in the data
 
 
-class Attempts(NamedTuple):
-    """The loop over attempts."""
+class Pair(NamedTuple):
+    """theta1 and Y, drawn together."""
 
-    count: jax.Array  # type: ignore[assignment] # not the method of tuple
     position: jax.Array  # that of theta2 beside the new theta1
     exact: Theta
     latent: Theta  # both on their own scales, to be named where the draw is impossible
     run: Run
-    over: jax.Array  # more rejections than the budget allows: try again
     impossible: jax.Array  # theta1 was drawn where the prior is zero
 
 
@@ -241,28 +241,26 @@ class AugmentedSampler(ModelSampler):
             last = index == len(updates) - 1
             skip = jnp.array(False) if last else ~stage.restricted
             scratch = spare_section(self.layout, held.rejected, state.rejected)
-            attempts = self._attempt(
+            redrawn = self._attempt(
                 jax.random.fold_in(key, index), held, scratch, update, stage.budget, data, skip
             )
-            run = attempts.run
-            capacity = capacity_of(self.layout, state.rejected)
-            full = ~attempts.over & (run.rejected.count > capacity)
-            status = jnp.where(full, FULL, status)
+            pair, run = redrawn.drawn, redrawn.drawn.run
+            full = run.rejected.count > capacity_of(self.layout, state.rejected)
+            outcome_here = outcome(redrawn.over, full, known=True)
+            status = jnp.where(status == OK, outcome_here, status)
             worst = run.worst if worst is None else merge_worst(worst, run.worst)
-            count, over = attempts.count, over | attempts.over
-            success = ~attempts.over & ~attempts.impossible & (status == OK)
+            count, over = redrawn.attempts, over | redrawn.over
+            success = ~redrawn.over & ~pair.impossible & (status == OK)
             blamed = jax.tree.map(
-                lambda new, old, first=attempts.impossible & ~impossible: jnp.where(
-                    first, new, old
-                ),
-                attempts.latent,
+                lambda new, old, first=pair.impossible & ~impossible: jnp.where(first, new, old),
+                pair.latent,
                 blamed,
             )
-            impossible |= attempts.impossible
+            impossible |= pair.impossible
             # The buffer holds both the old Y and the new one: choosing is a matter of integers.
             position, exact = jax.tree.map(
                 lambda new, old, success=success: jnp.where(success, new, old),
-                (attempts.position, attempts.exact),
+                (pair.position, pair.exact),
                 (held.position, held.exact),
             )
             drawn = success & ~skip
@@ -296,12 +294,12 @@ class AugmentedSampler(ModelSampler):
         budget: jax.Array,
         data: Observed,
         skip_rejections: jax.Array,
-    ) -> Attempts:
+    ) -> Redrawn:
         """Draw one block of theta1 and Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
         prior = self.model.prior
 
-        def try_once(attempts: Attempts) -> Attempts:
-            key_exact, key_y = jax.random.split(jax.random.fold_in(key, attempts.count))
+        def draw_pair(number: jax.Array, last: Pair) -> tuple[Pair, jax.Array]:
+            key_exact, key_y = jax.random.split(jax.random.fold_in(key, number))
             position, exact, latent = held.position, held.exact, self._latent(held)
             impossible = jnp.array(False)
             if update is not None:
@@ -312,15 +310,14 @@ class AugmentedSampler(ModelSampler):
                 impossible = ~jnp.isfinite(prior.log_density(position, exact))
             theta = prior.constrain(position, exact)
             limit = jnp.where(skip_rejections | impossible, -1, budget)
-            run = self.run_sampler(key_y, theta, data, attempts.run.rejected, limit)
+            run = self.run_sampler(key_y, theta, data, last.run.rejected, limit)
             over = (run.rejected.count > budget) & ~skip_rejections & ~impossible
-            return Attempts(attempts.count + 1, position, exact, latent, run, over, impossible)
+            return Pair(position, exact, latent, run, impossible), over
 
         like = jax.tree.map(lambda a: a[0], held.rejected.points)
         blank = Run(scratch, jnp.int32(0), None, no_worst(like))
-        no, latent = jnp.array(False), self._latent(held)
-        start = Attempts(jnp.int32(0), held.position, held.exact, latent, blank, ~no, no)
-        return lax.while_loop(lambda a: a.over & (a.count < MOST_ATTEMPTS), try_once, start)
+        start = Pair(held.position, held.exact, self._latent(held), blank, jnp.array(False))
+        return redraw(draw_pair, start, MOST_ATTEMPTS)
 
     def run_sampler(
         self, key: jax.Array, theta: Theta, data: Observed, buffer: Rejected, limit: jax.Array
