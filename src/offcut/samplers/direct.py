@@ -68,7 +68,7 @@ class Direct(NUTS):
         As in ``NUTS``.
     """
 
-    given_rejections: ClassVar[bool] = False
+    route: ClassVar[str] = "direct"
 
 
 Tails = tuple[jax.Array, jax.Array, jax.Array]  # log F, log S, log density
