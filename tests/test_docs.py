@@ -49,10 +49,12 @@ def test_readme_runs_as_printed(monkeypatch):
 
 
 @pytest.mark.documentation
-def test_the_sampler_in_contributing_runs_as_printed(monkeypatch, capsys):
+def test_the_sampler_and_the_kernel_in_contributing_run_as_printed(monkeypatch, capsys):
     names = run_blocks("CONTRIBUTING.md", monkeypatch)
     assert names["posterior"].attrs["kernel"] == "Gibbs"
     assert "draws no rejections" in capsys.readouterr().out
+    assert names["moved"].attrs["kernel_kind"] == "MALA"
+    assert bool(names["moved"]["sample_stats"]["accepted"].any())
 
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))

@@ -1,17 +1,26 @@
-"""The seam between models and the driver.
+"""The contracts: what a model, a kernel and a sampler are to each other and to the driver.
 
-The driver knows nothing of rejection models. It drives a *sampler*: an object with a pure,
-compiled ``step`` and a few functions around it. Algorithm 2 is one
-(``offcut.samplers.algorithm2``), the exchange sampler another; a model with a better sweep of its
-own replaces the whole step. What the driver adds is common to all: keys, chains, blocks, warm-up
-schedule, budget, checkpoints, the result.
+    model, data  --prepare-->  sampler, arrays  --driver-->  draws  --result-->  posterior
+
+A *model* says what generated the data, and prepares a sampler for them. A *kernel* moves theta on
+a density; which density that is depends on the route to the posterior that it belongs to. A
+*sampler* is what the driver drives: a pure, compiled ``step`` and a few functions around it.
+Algorithm 2 is one (``offcut.samplers.algorithm2``), the exchange sampler another; a model with a
+better sweep of its own replaces the whole step. What the driver adds is common to all: keys,
+chains, blocks, warm-up schedule, budget, checkpoints, the result. It knows nothing of models.
+
+Whatever is optional is a method with a default; nobody asks whether an object has it.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 #: Memory that the rejected points of one chain may take.
 MEMORY_LIMIT = 2**30
@@ -19,6 +28,16 @@ MEMORY_LIMIT = 2**30
 MOST_REJECTED = 2**31 - 2**13
 #: Statuses a step may end with. The driver keeps the state from before a step that is not OK.
 OK, FULL, BROKEN = 0, 1, 2
+
+
+class Doubt(NamedTuple):
+    """A reason not to trust a run: what kind it is, for programs, and the words, for people.
+
+    ``kind`` is one word or a few, the same for every doubt of the kind ("mixing", "pile-up").
+    """
+
+    kind: str
+    text: str
 
 
 class Stage(NamedTuple):
@@ -72,6 +91,47 @@ class Variable(NamedTuple):
     constant: tuple[bool, ...] | None = None
 
 
+class Kernel:
+    """How theta moves on a density: subclass it as a frozen dataclass and write ``step``.
+
+    It is hashed to find its compiled program, so its fields are numbers. ``GradientKernel`` and
+    ``WalkKernel`` (``offcut.kernels.base``) have all but the step.
+
+    Attributes
+    ----------
+    route : str
+        Which density theta moves on, by its name in ``offcut.samplers.choice.ROUTES``: "augment",
+        p(theta | X, Y) with rejections Y drawn anew in every sweep, unless the kernel is part of
+        another sampler.
+    fixed_length : bool
+        Whether every move has the same length, which the posterior may want longer or shorter.
+    target_acceptance : float
+        What warm-up steers ``stats["acceptance_rate"]`` to, if the kernel adapts.
+    """
+
+    route: ClassVar[str] = "augment"
+    fixed_length: ClassVar[bool] = False
+
+    @property
+    def adapts(self) -> bool:
+        """Whether warm-up tunes this kernel."""
+        return False
+
+    def first_tuning(self, points: int, size: int) -> Any:
+        """What warm-up starts from, for so many points and dimensions."""
+        return None
+
+    def step(
+        self, key: jax.Array, position: jax.Array, log_density: Any, tuning: Any
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """A new position (unconstrained, a vector) and scalar statistics; pure and compiled.
+
+        Among them ``log_density``, that of the position where the step began, and, if the kernel
+        adapts, ``acceptance_rate``.
+        """
+        raise NotImplementedError
+
+
 class Sampler:
     """What a model hands to the driver: subclass it and write ``start``, ``step`` and ``record``.
 
@@ -82,6 +142,8 @@ class Sampler:
     ----------
     kernel_name : str
         For the result.
+    kernel : Kernel or None
+        The kernel that moves theta; None where the sweep is the sampler's own.
     adapts : bool
         Whether warm-up changes anything but the position.
     draws_rejections : bool
@@ -90,12 +152,17 @@ class Sampler:
         A digest of all that the sampler computes with; empty where nobody has said.
     redraws : bool
         Whether Y is redrawn until it fits the budget, so that ``attempts`` mean something.
+    draws_exactly : bool
+        Whether theta is drawn exactly given X and Y, so that what a sweep leaves of the last theta
+        is what the rejections kept of it.
     """
 
     kernel_name: str = ""
+    kernel: Kernel | None = None
     adapts: bool = False
     draws_rejections: bool = False
     redraws: bool = False
+    draws_exactly: bool = False
     identity: str = ""
 
     def start(self, key: jax.Array, data: Any, budget: int) -> Any:
@@ -126,6 +193,10 @@ class Sampler:
         """Bytes that one more rejection takes."""
         return 0
 
+    def limit(self, state: Any) -> int:
+        """The most rejections that a step can ever hold, however much memory there is."""
+        return MOST_REJECTED
+
     def rejected(self, state: Any) -> int:
         """|Y| held in the state (0 where none is held)."""
         return 0
@@ -136,3 +207,70 @@ class Sampler:
 
     def inspect(self, state: Any, data: Any) -> None:
         """Check promises that the step does not (host side, once a block); raise if broken."""
+
+
+class Prepared(NamedTuple):
+    """What a model makes of data for the driver.
+
+    sampler : for data of this shape.
+    arrays : a pytree, passed to the sampler's functions as ``data``.
+    observed : the data by name, rows in front, for the result.
+    """
+
+    sampler: Sampler
+    arrays: Any
+    observed: dict[str, np.ndarray]
+
+    @property
+    def n(self) -> int:
+        """Number of observations."""
+        return next(iter(self.observed.values())).shape[0]
+
+
+class Model:
+    """What ``offcut.sample`` takes: subclass it and write ``prepare``; the rest has defaults.
+
+    ``sample`` calls, in this order, ``prepare``, ``before``, then the driver, then ``facts`` and
+    ``after``; ``identity`` and ``data_identity`` tell checkpoints and compiled programs apart.
+    """
+
+    def prepare(self, data: Any, covariates: Any, kernel: Any) -> Prepared:
+        """The sampler, its arrays, and the observed data by name.
+
+        ``kernel`` is None where nobody asked for one; a model that takes none refuses others.
+        """
+        raise NotImplementedError
+
+    def rejection_model(self) -> Any:
+        """The ``RejectionModel`` that this model is; None for one with a sampler of its own.
+
+        A proposal and a filter, each for one point, are all there is to know about such a model.
+        So it has no ``prepare``: ``sample`` chooses the route and the kernel, looks at the data
+        and the prior before the run, and beyond the run after it.
+        """
+        return None
+
+    def before(self, prepared: Prepared) -> list[Doubt]:
+        """What speaks against a run before it begins: pile-ups, ties."""
+        return []
+
+    def facts(self, prepared: Prepared) -> dict[str, Any]:
+        """What else the result's attrs should say: settings, methods that were chosen."""
+        return {}
+
+    def after(self, posterior: xr.DataTree, prepared: Prepared) -> None:
+        """Measure what can be measured once there are draws, and note it in the result's attrs.
+
+        ``attrs["approximation"]`` says in what way the draws are not those of the posterior.
+        """
+
+    def identity(self) -> Any:
+        """What tells this model from others: its attributes, where they tell all of it.
+
+        None where the sampler's own identity does.
+        """
+        return self
+
+    def data_identity(self, prepared: Prepared) -> Any:
+        """What was made of the data that ``prepared.observed`` does not tell, for checkpoints."""
+        return None

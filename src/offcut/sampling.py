@@ -7,13 +7,12 @@ import warnings
 from os import PathLike
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
-from offcut.base import Sampler
-from offcut.checks.pile_ups import ask_about_pile_ups
-from offcut.checks.prior_rates import warning_before
+from offcut.base import Doubt, Model, Prepared, Sampler
+from offcut.checks.pile_ups import pile_ups
+from offcut.checks.prior_rates import prior_doubts
 from offcut.checks.unvisited import note_beyond
 from offcut.driver.budget import checked_budget
 from offcut.driver.chains import Settings, run_chains
@@ -22,22 +21,19 @@ from offcut.errors import CheckpointError, SettingsError, TrustWarning
 from offcut.kernels.tuning import warmup_schedule
 from offcut.models.rejection import RejectionModel
 from offcut.programs.cache import blocks_of
-from offcut.programs.identity import UNKNOWN, UnidentifiedError, digest
+from offcut.programs.identity import UnidentifiedError, Unknown, digest
 from offcut.programs.precision import in_float64
-from offcut.result.advice import warn_of_trouble
+from offcut.result.advice import find_doubts
 from offcut.result.certificate import certify
 from offcut.result.overview import summary
-from offcut.result.tree import make_tree, versions
-from offcut.samplers.choice import prepare, settings_of
+from offcut.result.tree import facts_about, make_tree, versions
+from offcut.samplers.choice import prepare
 from offcut.samplers.direct import why_not_direct
-
-#: Sweeps of all chains from which on a look at the prior beforehand is worth its second.
-LONG_RUN = 4000
 
 
 @in_float64
 def sample(
-    model: Any,
+    model: Model,
     data: Any,
     *,
     covariates: Any = None,
@@ -117,7 +113,7 @@ def sample(
 
 
 def run(
-    model: Any,
+    model: Model,
     data: Any,
     covariates: Any,
     kernel: Any,
@@ -125,19 +121,21 @@ def run(
     checkpoint: str | PathLike | None = None,
 ) -> xr.DataTree:
     """``sample`` with settings already checked; tests use it to vary threads and buffers."""
-    sampler, arrays, observed = prepare(model, data, covariates, kernel)
-    n = next(iter(observed.values())).shape[0]
-    if isinstance(model, RejectionModel):
-        ask_about_pile_ups(model, arrays, n)
-        _warn_before(model, sampler, arrays, settings)
+    prepared = prepare(model, data, covariates, kernel)
+    sampler, rejection = prepared.sampler, model.rejection_model()
+    _warn(model.before(prepared))
+    if rejection is not None:
+        sweeps = settings.chains * (settings.draws * settings.thin + settings.warmup)
+        _warn(pile_ups(rejection, prepared.arrays, prepared.n))
+        _warn(prior_doubts(rejection, prepared, sweeps))
     store = None
     if checkpoint is not None:
-        store = Store(checkpoint, _identity(model, sampler, arrays, observed, settings))
+        store = Store(checkpoint, _identity(model, prepared, settings))
     try:
         drawn = run_chains(
             sampler,
-            arrays,
-            n,
+            prepared.arrays,
+            prepared.n,
             settings,
             warmup_schedule(settings.warmup),
             store,
@@ -149,52 +147,36 @@ def run(
     certificate = certify(drawn.stats, drawn.budget, sampler.draws_rejections, sampler.redraws)
     facts = {
         "model": type(model).__name__,
-        "kernel": sampler.kernel_name,
-        "draws_rejections": int(sampler.draws_rejections),
-        "direct_available": int(_direct_available(model, arrays)),
+        **facts_about(sampler),
+        "direct_available": int(_direct_available(rejection, prepared)),
+        **model.facts(prepared),
     }
-    facts |= model.facts(observed, sampler) if hasattr(model, "facts") else {}
-    tree = make_tree(drawn, observed, certificate, settings, facts, sampler.variables())
-    if hasattr(model, "judge"):
-        model.judge(tree)
-    note_beyond(tree, model, arrays, drawn)
-    warn_of_trouble(tree)
+    tree = make_tree(drawn, prepared.observed, certificate, settings, facts, sampler.variables())
+    model.after(tree, prepared)
+    note_beyond(tree, rejection, prepared.arrays, drawn)
+    _warn(find_doubts(tree))
     if settings.progress and sys.stderr.isatty():
         print(summary(tree), file=sys.stderr)
     return tree
 
 
-def _warn_before(model: Any, sampler: Any, arrays: Any, settings: Settings) -> None:
-    """Say beforehand where the prior makes a long run of little use; once for each model."""
-    sweeps = settings.chains * (settings.draws * settings.thin + settings.warmup)
-    if not sampler.draws_rejections or sweeps < LONG_RUN:
-        return
-    name = ("warning before", sampler.layout.n)
-    if name not in model.programs:
-        said = model.programs[name] = warning_before(model, arrays, sampler.layout)
-        if said is not None:
-            warnings.warn(said, TrustWarning, stacklevel=4)
+def _warn(doubts: list[Doubt]) -> None:
+    """A warning for each, at the line that called ``sample``."""
+    for doubt in doubts:
+        warnings.warn(doubt.text, TrustWarning, stacklevel=5)
 
 
-def _direct_available(model: Any, arrays: Any) -> bool:
+def _direct_available(rejection: RejectionModel | None, prepared: Prepared) -> bool:
     """Whether kernel=offcut.Direct() would fit."""
-    return isinstance(model, RejectionModel) and why_not_direct(model, arrays.covariates) is None
+    return rejection is not None and why_not_direct(rejection, prepared.arrays.covariates) is None
 
 
-def _identity(
-    model: Any,
-    sampler: Sampler,
-    arrays: Any,
-    observed: dict[str, np.ndarray],
-    settings: Settings,
-) -> dict[str, Any]:
+def _identity(model: Model, prepared: Prepared, settings: Settings) -> dict[str, Any]:
     """What must be the same for a checkpoint to be resumed."""
-    rejection = isinstance(model, RejectionModel)
     return {
-        # With all that was made of the data, such as which of them are censored.
-        "data": digest(sorted(observed.items()), jax.tree.leaves(arrays) if rejection else None),
-        "model": _model_digest(model, sampler),
-        "kernel": sampler.kernel_name,
+        "data": digest(sorted(prepared.observed.items()), model.data_identity(prepared)),
+        "model": _model_digest(model, prepared.sampler),
+        "kernel": prepared.sampler.kernel_name,
         "draws": settings.draws,
         "thin": settings.thin,
         "warmup": settings.warmup,
@@ -205,13 +187,13 @@ def _identity(
     }
 
 
-def _model_digest(model: Any, sampler: Sampler) -> str:
+def _model_digest(model: Model, sampler: Sampler) -> str:
     """All that the model computes with: its settings, and the program that was made of them."""
     try:
-        if sampler.identity.startswith(UNKNOWN):
-            raise UnidentifiedError(sampler.identity.removeprefix(UNKNOWN))
-        rejection = isinstance(model, RejectionModel)
-        return sampler.identity if rejection else digest(settings_of(model), sampler.identity)
+        if isinstance(sampler.identity, Unknown):
+            raise UnidentifiedError(sampler.identity.reason)
+        settings = model.identity()
+        return sampler.identity if settings is None else digest(settings, sampler.identity)
     except UnidentifiedError as error:
         raise CheckpointError(
             f"{type(model).__name__} cannot be checkpointed: it computes with {error}, and a later "

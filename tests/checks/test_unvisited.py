@@ -146,7 +146,7 @@ def test_it_says_why_it_did_not_look(vague):
     with jax.enable_x64(True):
         arrays, _, _ = observe(regression, x, np.zeros(N))
         assert "covariates" in look_beyond(regression, arrays, drawn, N, 0).note
-        assert "kind of model" in look_beyond(object(), arrays, drawn, N, 0).note
+        assert "kind of model" in look_beyond(None, arrays, drawn, N, 0).note
 
 
 def test_the_same_seed_sees_the_same(vague):

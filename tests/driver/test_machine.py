@@ -14,7 +14,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import offcut
-from offcut.base import OK, Info, Sampler
+from offcut.base import OK, Info, Model, Sampler
 from offcut.driver import machine
 from offcut.errors import SettingsError
 
@@ -65,7 +65,7 @@ class Counting(Sampler):
         return {"x": jnp.full(1000, state)}
 
 
-class CountingModel:
+class CountingModel(Model):
     """A model of a user's own."""
 
     def prepare(self, data: Any, covariates: Any, kernel: Any) -> Any:

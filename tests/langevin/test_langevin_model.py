@@ -158,15 +158,13 @@ def test_predictive_frames_and_regions(model, posterior, inferred, with_H):
 )
 def test_methods_and_kernels(frames, settings, kernel, method):
     model = MatrixLangevinModel(PRIOR, **settings)
-    sampler, _, observed = model.prepare(frames, None, kernel)
-    assert model.facts(observed, sampler)["method"] == method
+    assert model.facts(model.prepare(frames, None, kernel))["method"] == method
 
 
 def test_auto_beyond_the_exact_normaliser_augments():
     x = np.broadcast_to(np.eye(6)[:, :4], (5, 6, 4))
     model = MatrixLangevinModel(PRIOR, method="auto")
-    sampler, _, observed = model.prepare(x, None, None)
-    assert model.facts(observed, sampler)["method"] == "augment"
+    assert model.facts(model.prepare(x, None, None))["method"] == "augment"
     with pytest.raises(ModelError, match="not for 6 by 4"):
         MatrixLangevinModel(PRIOR, method="collapsed").prepare(x, None, None)
 
@@ -229,9 +227,9 @@ def test_hopeless_columns_are_refused_before_they_hang():
 
 def test_priors_that_tell_columns_apart_leave_draws_as_they_are(frames):
     told = MatrixLangevinModel(dist.Gamma(2, np.array([0.2, 0.3])), H="inferred")
-    sampler, _, observed = told.prepare(frames, None, None)
-    assert not sampler.symmetric
-    assert "as drawn" in told.facts(observed, sampler)["form"]
+    prepared = told.prepare(frames, None, None)
+    assert not prepared.sampler.symmetric
+    assert "as drawn" in told.facts(prepared)["form"]
     for prior in ({"G_prior": np.ones((3, 2))}, {"H": MatrixLangevin(np.eye(2))}):
         model = MatrixLangevinModel(PRIOR, **({"H": "inferred"} | prior))
         assert not model.prepare(frames, None, None)[0].symmetric

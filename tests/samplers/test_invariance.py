@@ -18,6 +18,7 @@ from offcut.augmentation.rejections import Layout
 from offcut.checks.invariance import invariance_test
 from offcut.numerics import keys
 from offcut.samplers.algorithm2 import AugmentedSampler
+from offcut.samplers.choice import ROUTES
 from statistical import models, twins
 from statistical.truth import FALSE_ALARM
 
@@ -37,10 +38,8 @@ def run(model, kernel, *, twin=None, n=5, covariates=(), **options):
         layout = Layout.of(n, 1, bool(covariates), len(model.exact_updates))
         if twin is not None:
             sampler = twin(model, layout, kernel)
-        elif kernel.given_rejections:
-            sampler = AugmentedSampler(model, layout, kernel)
         else:
-            sampler = kernel.build(model, layout)
+            sampler = ROUTES[kernel.route](model, layout, kernel, covariates)
         options.setdefault("replicates", 10_000)
         result = invariance_test(
             sampler, model, layout, keys.from_seed(11), covariates=covariates, **options

@@ -19,6 +19,7 @@ from offcut.app.fit.manifest import MANIFEST, Manifest
 from offcut.app.fit.recipe import WORLDS, Request, read_rows
 from offcut.app.fit.run import prepare
 from offcut.app.html.markup import literal
+from offcut.base import Model
 from offcut.checks.comparison import Comparison, Contender, Measured
 from offcut.errors import SettingsError
 
@@ -46,7 +47,13 @@ def verdict(found: Comparison, one: Measured) -> str:
     largest, quantity = found.disagreement(one)
     if np.isnan(largest):
         return ""
-    return f"{'agrees' if largest < found.limit() else 'DISAGREES'}, |z| {largest:.1f} ({quantity})"
+    told = "DISAGREES" if disagrees(found, one) else "agrees"
+    return f"{told}, |z| {largest:.1f} ({quantity})"
+
+
+def disagrees(found: Comparison, one: Measured) -> bool:
+    """Whether a contender has other posterior means than the reference; False if none is known."""
+    return bool(found.disagreement(one)[0] >= found.limit())
 
 
 def in_order(found: Comparison) -> list[Measured]:
@@ -222,9 +229,8 @@ def _of_world(request: Request) -> tuple[list[Contender], np.ndarray, Any]:
 def _of_model(model: Any) -> list[Contender]:
     """Every kernel for a rejection model; other models as they are."""
     import offcut
-    from offcut.models.rejection import RejectionModel
 
-    if not isinstance(model, RejectionModel):
+    if model.rejection_model() is None:
         return [Contender(type(model).__name__, model)]
     kernels = {
         "NUTS": offcut.NUTS(),
@@ -262,7 +268,7 @@ def load_model(text: str) -> Any:
         ) from error
     finally:
         sys.path.pop(0)
-    models = {key: value for key, value in vars(module).items() if _is_model(value)}
+    models = {key: value for key, value in vars(module).items() if isinstance(value, Model)}
     known = ", ".join(models) or "none"
     if not name and len(models) == 1:
         return next(iter(models.values()))
@@ -277,14 +283,6 @@ def load_model(text: str) -> Any:
             f"offcut.selected or another model of this library makes. Models there: {known}"
         )
     return models[name]
-
-
-def _is_model(value: Any) -> bool:
-    from offcut.models.rejection import RejectionModel
-
-    return isinstance(value, RejectionModel) or (
-        hasattr(value, "prepare") and not isinstance(value, type)
-    )
 
 
 def chosen_among(found: list[Contender], wanted: str | None) -> list[Contender]:

@@ -133,8 +133,7 @@ def refuse_outside_support(
     model: RejectionModel, points: Any, hidden: Hidden | None, covariates: tuple
 ) -> None:
     """Raise where a known observation is nothing that the base can produce, whatever theta is."""
-    source = getattr(model, "source", None)
-    if source is None or source.noise is not None:
+    if model.source is None or model.source.noise is not None:
         return
     met: list[Any] = []
 

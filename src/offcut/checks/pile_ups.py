@@ -8,13 +8,12 @@ about.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import jax
 import numpy as np
 
-from offcut.errors import TrustWarning
+from offcut.base import Doubt
 from offcut.models.data import Observed
 from offcut.models.recording import Clamped
 from offcut.models.rejection import RejectionModel
@@ -26,14 +25,14 @@ SMALLEST_PILE = 3
 ABOVE_OTHER_TIES = 3
 
 
-def ask_about_pile_ups(model: RejectionModel, data: Observed, n: int) -> None:
-    """A warning for each pile-up at the end of a column, or at limits given as covariates."""
+def pile_ups(model: RejectionModel, data: Observed, n: int) -> list[Doubt]:
+    """A question about each pile-up at the end of a column, or at limits given as covariates."""
     recorded = jax.tree.map(lambda a: np.asarray(a[:n]), model.recorded(data.points))
     known = np.ones(n, bool)
     if data.hidden is not None and data.hidden.whole is not None:
         known[np.asarray(data.hidden.whole.rows)] = False
-    window = getattr(model, "inside", None)
-    edges = window.edges() if isinstance(window, Region) else []
+    edges = model.inside.edges() if isinstance(model.inside, Region) else []
+    doubts = []
     for leaf in jax.tree.leaves(recorded):
         if leaf.dtype.kind != "f":
             continue
@@ -45,8 +44,8 @@ def ask_about_pile_ups(model: RejectionModel, data: Observed, n: int) -> None:
             name = "" if leaf.ndim == 1 else f" in coordinate {index}"
             limits = [limit for where, limit in edges if where in (None, index)]
             for value, count in piles(values, limits):
-                _ask(value, count, n, name, bool(value >= np.median(values)))
-    _ask_about_own_limits(model, recorded, data.covariates, known, n)
+                doubts.append(_question(value, count, n, name, bool(value >= np.median(values))))
+    return doubts + _at_own_limits(model, recorded, data.covariates, known, n)
 
 
 def _is_hidden(data: Observed, index: int) -> bool:
@@ -74,22 +73,21 @@ def piles(values: np.ndarray, limits: list[float]) -> list[tuple[float, int]]:
     return [(value, count) for value, count in found if count >= least]
 
 
-def _ask(value: float, count: int, n: int, place: str, upper: bool) -> None:
+def _question(value: float, count: int, n: int, place: str, upper: bool) -> Doubt:
     side, beyond = ("upper", "above") if upper else ("lower", "below")
-    warnings.warn(
+    return Doubt(
+        "pile-up",
         f"{count} of {n} observations are exactly {value:g}{place}. Is {value:g} what was written "
         f"down for every value {beyond} it? Then these are censored: say "
         f"censored=offcut.Clamped({side}={value:g}) in the model, with a window that includes what "
         f"lies {beyond}. (Values that were lost without a trace are truncated; that is what the "
         "window is for.) If it is their true value, all is well.",
-        TrustWarning,
-        stacklevel=6,
     )
 
 
-def _ask_about_own_limits(
+def _at_own_limits(
     model: RejectionModel, recorded: Any, covariates: tuple, known: np.ndarray, n: int
-) -> None:
+) -> list[Doubt]:
     """Observations that equal a covariate: a limit of their own?
 
     Not where the model says what is censored and the covariate is a part of that: a column of
@@ -100,18 +98,19 @@ def _ask_about_own_limits(
         leaves = [np.asarray(leaf[:n]) for leaf in jax.tree.leaves(tree)]
         return [leaf for leaf in leaves if leaf.ndim == 1 and leaf.dtype.kind == "f"]
 
+    doubts = []
     for leaf in numbers(covariates):
         for values in numbers(recorded):
             same = values == leaf
             declared = model.censored is not None and (same[~known].any() or same[known].all())
             count = int((same & known).sum())
             if count >= SMALLEST_PILE and not declared:
-                warnings.warn(
+                text = (
                     f"{count} of {n} observations are exactly equal to one of their covariates. Is "
                     "that covariate the limit of the recorder, written down for every value "
                     "beyond it? Then these are censored: say censored=offcut.Clamped(upper=lambda "
                     "c: ...) in the model, with the limit, and a window that includes what lies "
-                    "beyond. If it is their true value, all is well.",
-                    TrustWarning,
-                    stacklevel=5,
+                    "beyond. If it is their true value, all is well."
                 )
+                doubts.append(Doubt("pile-up", text))
+    return doubts

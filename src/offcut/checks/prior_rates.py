@@ -1,9 +1,8 @@
 """``offcut.prior_acceptance``: how much passes the filter, by the prior, before any data.
 
 A prior that looks harmless may say that next to nothing passes. Sweeps then take long and mix
-slowly, and the posterior has a tail that no run will see the end of. That can be known before.
-
-Acceptance rates at draws from the prior, counted; and the warning before a run.
+slowly, and the posterior has a tail that no run will see the end of. That can be known before:
+acceptance rates at draws from the prior are counted, and a long run is preceded by a warning.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from offcut.augmentation.acceptance import no_worst, refuse_broken, update_worst
-from offcut.augmentation.rejections import Layout
+from offcut.base import Doubt, Prepared
 from offcut.driver.budget import warmup_budget
 from offcut.errors import ModelError, SettingsError
 from offcut.models.data import (
@@ -39,6 +38,8 @@ ENOUGH = 100
 FEW = 1e-2
 #: What a look before every run may cost.
 QUICK_DRAWS, QUICK_PROPOSALS = 100, 2048
+#: Sweeps of all chains from which on that look is worth its second.
+LONG_RUN = 4000
 
 
 class Counts(NamedTuple):
@@ -54,12 +55,22 @@ class Counts(NamedTuple):
         return np.where(self.accepted > 0, self.accepted, 3.0) / self.proposed
 
 
-def warning_before(model: RejectionModel, arrays: Observed, layout: Layout) -> str | None:
+def prior_doubts(model: RejectionModel, prepared: Prepared, sweeps: int) -> list[Doubt]:
+    """What speaks against a long run, by the prior; said once for each model."""
+    if not prepared.sampler.draws_rejections or sweeps < LONG_RUN:
+        return []
+    name = ("warning before", prepared.n)
+    if name in model.programs:
+        return []
+    said = model.programs[name] = warning_before(model, prepared.arrays, prepared.n)
+    return [] if said is None else [Doubt("prior", said)]
+
+
+def warning_before(model: RejectionModel, arrays: Observed, n: int) -> str | None:
     """A warning where most of the prior lets less than 1% pass; call it in float64.
 
     Quick enough for every run: a hundred draws of theta with at most two thousand proposals each.
     """
-    n = layout.n
     trees = jax.tree.map(lambda a: a[:n], arrays.covariates)
     counts = count_accepted(model, from_seed(0), trees, QUICK_DRAWS, QUICK_PROPOSALS)
     share = float(np.mean(counts.rates < FEW))

@@ -321,10 +321,10 @@ def look_beyond(model: Any, data: Observed, drawn: Drawn, n: int, seed: int) -> 
     return Beyond(float(weight[far].sum()), _shift(drawn, theta, weight[far]), shown(place, 3), "")
 
 
-def _reason_not_to(model: Any, data: Any, n: int) -> str:
-    if not isinstance(model, RejectionModel) or model.prior.exact or model.prior.has_likelihood:
+def _reason_not_to(model: RejectionModel | None, data: Any, n: int) -> str:
+    if model is None or model.prior.exact or model.prior.has_likelihood:
         return "not done for this kind of model"
-    if data.covariates or getattr(data, "hidden", None) is not None:
+    if data.covariates or data.hidden is not None:
         return "not done with covariates or hidden values"
     if n > MOST_OBSERVATIONS or model.prior.size > MOST_DIMENSIONS:
         return (
@@ -364,7 +364,9 @@ WORTH_A_LOOK = 0.8
 ENOUGH_DRAWS = 1000
 
 
-def note_beyond(posterior: xr.DataTree, model: Any, data: Any, drawn: Drawn) -> None:
+def note_beyond(
+    posterior: xr.DataTree, model: RejectionModel | None, data: Any, drawn: Drawn
+) -> None:
     """Look where a run has not been, if it is worth it, and write what was found into attrs.
 
     They are ``beyond_share``, ``beyond_shift``, ``beyond_place`` and ``beyond_note``.

@@ -43,9 +43,9 @@ class Phase(NamedTuple):
 
 
 def most_in_memory(sampler: Sampler, state: Any) -> int:
-    """How many rejections fit into the memory that a chain may use."""
-    row = sampler.row_bytes(state)
-    return MOST_REJECTED if row == 0 else min(MOST_REJECTED, MEMORY_LIMIT // row)
+    """How many rejections fit into the sampler, and into the memory that a chain may use."""
+    row, most = sampler.row_bytes(state), min(MOST_REJECTED, sampler.limit(state))
+    return most if row == 0 else min(most, MEMORY_LIMIT // row)
 
 
 class Chain:
@@ -198,12 +198,18 @@ class Chain:
         capacity = self.sampler.capacity(self.state) or 0
         wanted = 2 * capacity if phase.budget is None else min(2 * capacity, phase.budget)
         needed = wanted * self.sampler.row_bytes(self.state)
-        if needed > MEMORY_LIMIT:
+        why = ""
+        if capacity >= self.sampler.limit(self.state):
+            why = "which is all that this sampler can hold"
+        elif needed > MEMORY_LIMIT:
+            why = (
+                f"and room for more would take {needed / 2**30:.1f} GiB of the "
+                f"{MEMORY_LIMIT / 2**30:.0f} GiB that a chain may use"
+            )
+        if why:
             raise MemoryLimitError(
                 f"chain {self.number}: one sweep has more than {capacity:,} rejected proposals, "
-                f"and room for more would take {needed / 2**30:.1f} GiB of the "
-                f"{MEMORY_LIMIT / 2**30:.0f} GiB that a chain may use "
-                f"(budget={phase.budget}). With vague priors the expected number can be "
+                f"{why} (budget={phase.budget}). With vague priors the expected number can be "
                 'infinite: use budget="auto" or a number, which bounds it and reports what that '
                 "changes, or a tighter prior"
             )

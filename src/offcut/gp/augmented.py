@@ -43,7 +43,7 @@ class AugmentedSampler(GPSampler):
 
     def __init__(self, plan: Plan, update: Any) -> None:
         super().__init__(plan)
-        self.update = update
+        self.kernel = self.update = update
         self.gibbs = isinstance(update, PolyaGamma)
         self.kernel_name = repr(update)
         self.adapts = True

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import solve_triangular
 
-from offcut.base import BROKEN, FULL, MEMORY_LIMIT, OK, Info, Stage
+from offcut.base import BROKEN, FULL, OK, Info, Stage
 from offcut.errors import StartError
 from offcut.gp import proposals as points
 from offcut.gp.augmented import AugmentedSampler
@@ -299,9 +299,9 @@ class ExactSampler(AugmentedSampler):
         held = points.grown(self.plan.layout, state.own.points, capacity)
         return state._replace(own=state.own._replace(points=held))
 
-    def row_bytes(self, state: State) -> int:
-        """So many that no more than the largest matrix holds are ever asked for."""
-        return MEMORY_LIMIT // max(1, MOST - self.plan.layout.n)
+    def limit(self, state: State) -> int:
+        """What the largest matrix holds beside X."""
+        return max(1, MOST - self.plan.layout.n)
 
     def rejected(self, state: State) -> int:
         """|Y|."""

@@ -13,6 +13,8 @@ import jax
 import numpy as np
 import xarray as xr
 
+from offcut import base as contracts
+from offcut.base import Doubt, Model
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.gp import approximation as judgement
 from offcut.gp import evaluation
@@ -25,8 +27,8 @@ from offcut.gp.exact import ExactSampler
 from offcut.gp.hyperparameters import written
 from offcut.gp.plan import FRESH, PROCESSES, Prepared, Wishes, prepare
 from offcut.gp.quadrature import Grid
-from offcut.gp.sampler import CollapsedSampler, GPData, GPSampler
-from offcut.gp.settings import as_region, ask_about_ties, check_family, checked_nugget
+from offcut.gp.sampler import CollapsedSampler, GPSampler
+from offcut.gp.settings import as_region, check_family, checked_nugget, ties
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
 from offcut.kernels.hmc import HMC
 from offcut.kernels.nuts import NUTS
@@ -45,7 +47,7 @@ METHODS = ("augment", "collapsed")
 COLLAPSED = HMC(num_steps=8, jitter=0.5)
 
 
-class GPModel:
+class GPModel(Model):
     """What densities and intensities share."""
 
     process = ""
@@ -65,18 +67,20 @@ class GPModel:
         self.wishes, self.method = wishes, method
         self._prepared: dict[Any, Prepared] = {}
 
-    def prepare(
-        self, data: Any, covariates: Any, kernel: Any
-    ) -> tuple[GPSampler, GPData, dict[str, np.ndarray]]:
+    def prepare(self, data: Any, covariates: Any, kernel: Any) -> contracts.Prepared:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
         if covariates is not None:
             raise ModelError(f"{type(self).__name__} takes no covariates")
         x, scalar = self.read(data)
         prepared = self._prepared_from(x, scalar)
-        if any(name == "length_scale" for name, _ in prepared.plan.hyper.key):
-            ask_about_ties(x)
         sampler = self._shared(prepared, kernel)
-        return sampler, prepared.data, {"x": x[:, 0] if scalar else x}
+        return contracts.Prepared(sampler, prepared.data, {"x": x[:, 0] if scalar else x})
+
+    def before(self, prepared: contracts.Prepared) -> list[Doubt]:
+        """Ties, where the length-scale may shrink to them."""
+        own = self._prepared_of(prepared.observed["x"])
+        learned = any(name == "length_scale" for name, _ in own.plan.hyper.key)
+        return ties(prepared.observed["x"]) if learned else []
 
     def read(self, data: Any) -> tuple[np.ndarray, bool]:
         """Observations (n, d), and whether they are single numbers."""
@@ -164,16 +168,18 @@ class GPModel:
 
     def prepared_for(self, posterior: xr.DataTree) -> Prepared:
         """Box, basis and priors of a posterior, made again from its data where needed."""
-        x = np.asarray(posterior["observed_data"].dataset["x"].values, float)
+        return self._prepared_of(np.asarray(posterior["observed_data"].dataset["x"].values, float))
+
+    def _prepared_of(self, x: np.ndarray) -> Prepared:
+        """The same of observed data, (n,) or (n, d)."""
         return self._prepared_from(x[:, None] if x.ndim == 1 else x, x.ndim == 1)
 
-    def facts(self, observed: dict[str, np.ndarray], sampler: Any = None) -> dict[str, Any]:
+    def facts(self, prepared: contracts.Prepared) -> dict[str, Any]:
         """What else the result should say."""
-        x = observed["x"]
-        prepared = self._prepared_from(x[:, None] if x.ndim == 1 else x, x.ndim == 1)
-        slower = self.method == "augment" and prepared.plan.joint and prepared.plan.hyper.size
+        own = self._prepared_of(prepared.observed["x"])
+        slower = self.method == "augment" and own.plan.joint and own.plan.hyper.size
         note = " (method='collapsed' would be faster here, and exact too)" if slower else ""
-        return {"method": self.method, "method_note": note, **judgement.facts(prepared, repr(self))}
+        return {"method": self.method, "method_note": note, **judgement.facts(own, repr(self))}
 
     def identity(self) -> str:
         """What tells models apart, at this moment: all settings, and what a family computes."""
@@ -184,7 +190,7 @@ class GPModel:
         """For copies and pickles: what was prepared can be prepared again."""
         return {**self.__dict__, "_prepared": {}}
 
-    def judge(self, posterior: xr.DataTree) -> None:
+    def after(self, posterior: xr.DataTree, prepared: contracts.Prepared) -> None:
         """Check box, basis and quadrature against the draws, and say so in the attrs."""
         judgement.judge(posterior, self.prepared_for(posterior))
 

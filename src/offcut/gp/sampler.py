@@ -417,6 +417,8 @@ def _near_the_middle(key: jax.Array, hyper: Hyperparameters) -> jax.Array:
 class CollapsedSampler(GPSampler):
     """A kernel on (beta, base, hyperparameters, log rate)."""
 
+    kernel: Any
+
     def __init__(self, plan: Plan, kernel: Any) -> None:
         super().__init__(plan)
         self.kernel = kernel

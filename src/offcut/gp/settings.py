@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpyro.distributions as dist
 
-from offcut.errors import DataError, ModelError, TrustWarning
+from offcut.base import Doubt
+from offcut.errors import DataError, ModelError
 from offcut.models.prior import is_positive
 from offcut.numerics.normal import data_covariance
 from offcut.regions.box import Box as BoxRegion
@@ -70,17 +70,19 @@ def spread_of(x: np.ndarray) -> np.ndarray:
     return np.where(varies(x) & (robust > 0), np.minimum(robust, deviation), deviation)
 
 
-def ask_about_ties(x: np.ndarray) -> None:
-    """Warn where many observations (n, d) are repeated."""
+def ties(x: np.ndarray) -> list[Doubt]:
+    """A doubt where many observations (rows) are repeated."""
     repeated = len(x) - len(np.unique(x, axis=0))
-    if len(x) >= MANY and repeated > TIED * len(x):
-        warnings.warn(
+    if len(x) < MANY or repeated <= TIED * len(x):
+        return []
+    return [
+        Doubt(
+            "ties",
             f"{repeated:,} of {len(x):,} observations repeat others: have they been rounded? A "
             "density with an inferred length-scale makes spikes of repeated values. Add uniform "
             "noise of the size of the rounding, or fix length_scale",
-            TrustWarning,
-            stacklevel=2,
         )
+    ]
 
 
 def default_length_scale(d: int) -> Any:

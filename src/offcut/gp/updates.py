@@ -9,23 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from offcut.base import Kernel
+
+#: The route of kernels that move f given accepted and rejected points, and nothing else.
+PROCESS = "process"
+
 
 @dataclass(frozen=True)
-class PolyaGamma:
+class PolyaGamma(Kernel):
     """Gibbs steps: Pólya-Gamma variables given f, then f given them, an exact normal draw."""
 
-    adapts = False
+    route: ClassVar[str] = PROCESS
 
 
 @dataclass(frozen=True)
-class EllipticalSlice:
+class EllipticalSlice(Kernel):
     """Elliptical slice sampling of f.
 
     Parameters
@@ -34,8 +39,8 @@ class EllipticalSlice:
         Transitions in each sweep.
     """
 
+    route: ClassVar[str] = PROCESS
     steps: int = 1
-    adapts = False
 
 
 def elliptical_slice(

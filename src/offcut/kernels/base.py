@@ -1,9 +1,9 @@
-"""The score at the start of a move, which gradient kernels have computed anyway.
+"""What kernels share: checks of their settings, where an untuned one starts, and the score.
 
+The score is that of the density where a move begins, which gradient kernels have computed anyway.
 At stationarity the pair (position before the move, fresh Y) is a draw from their joint posterior,
-and there the score tells how much of the information is missing (``result/missing.py``).
-
-What the settings of kernels share: their checks, and where an untuned kernel starts.
+and there the score tells how much of the information is missing
+(``offcut.result.missing_information``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numbers import Integral, Real
 
 import jax
 
+from offcut.base import Kernel
 from offcut.errors import SettingsError
 from offcut.kernels.tuning import Tuning, first_tuning
 
@@ -41,7 +42,7 @@ def check_target(value: object) -> None:
 MOST_DENSE = 40
 
 
-class GradientKernel:
+class GradientKernel(Kernel):
     """A kernel with a ``step_size``: the user's as it is, else learnt with a diagonal metric."""
 
     step_size: float | None
@@ -58,7 +59,7 @@ class GradientKernel:
         return first_tuning(size, 1.0, variance=1.0 / max(points, 1))
 
 
-class WalkKernel:
+class WalkKernel(Kernel):
     """A kernel with a ``scale``: the user's as it is, else learnt with the posterior covariance.
 
     A random walk does not know the direction of a ridge unless it is told: up to MOST_DENSE

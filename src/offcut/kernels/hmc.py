@@ -44,7 +44,7 @@ class HMC(GradientKernel):
     num_steps: int = 10
     target_acceptance: float = 0.8
     jitter: float = 0.0
-    given_rejections: ClassVar[bool] = True
+    fixed_length: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +35,6 @@ class NUTS(GradientKernel):
     step_size: float | None = None
     max_doublings: int = 10
     target_acceptance: float = 0.8
-    given_rejections: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +33,6 @@ class RandomWalk(WalkKernel):
 
     scale: float | None = None
     target_acceptance: float = 0.3
-    given_rejections: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)

@@ -10,6 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 import xarray as xr
 
+from offcut.base import Model, Prepared
 from offcut.errors import ModelError, SettingsError
 from offcut.kernels.hmc import HMC
 from offcut.kernels.nuts import NUTS
@@ -53,7 +54,7 @@ METHODS = {
 }
 
 
-class MatrixLangevinModel:
+class MatrixLangevinModel(Model):
     r"""Frames X_i (d by p, orthonormal columns) with density etr(H diag(kappa) Gᵀ X) / Z(kappa).
 
     Parameters
@@ -117,9 +118,7 @@ class MatrixLangevinModel:
                 "offcut.MatrixLangevin(H)"
             )
 
-    def prepare(
-        self, data: Any, covariates: Any, kernel: Any
-    ) -> tuple[LangevinSampler, LangevinData, dict[str, np.ndarray]]:
+    def prepare(self, data: Any, covariates: Any, kernel: Any) -> Prepared:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
         if covariates is not None:
             raise ModelError("MatrixLangevinModel takes no covariates")
@@ -142,7 +141,7 @@ class MatrixLangevinModel:
                 Layout.of(n, d, p), Prior({"kappa": kappa_prior}), kernel, *settings
             ),
         )
-        return sampler, arrays, {"x": frames}
+        return Prepared(sampler, arrays, {"x": frames})
 
     def _method(self, kernel: Any, d: int, p: int) -> tuple[str, Any]:
         """The method and the kernel for data of this shape."""
@@ -167,12 +166,13 @@ class MatrixLangevinModel:
             raise SettingsError(f"method={method!r} takes {names} as kernel, got {kernel!r}")
         return method, kernel
 
-    def facts(self, observed: dict[str, np.ndarray], sampler: Any = None) -> dict[str, Any]:
+    def facts(self, prepared: Prepared) -> dict[str, Any]:
         """What else the result should say: the method, and what is approximate about it."""
+        sampler: Any = prepared.sampler
         method = next(name for name, m in METHODS.items() if type(sampler) is m.sampler)
         facts = {
             "method": method,
-            "method_note": self._why(method, *observed["x"].shape[1:]),
+            "method_note": self._why(method, *prepared.observed["x"].shape[1:]),
             "langevin": repr(self),
         }
         if method == "asymptotic":

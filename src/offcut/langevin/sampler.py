@@ -101,6 +101,8 @@ class State(NamedTuple):
 class LangevinSampler(Sampler):
     """Subclasses write ``first_own``, ``move`` and, where they have rejections, more."""
 
+    kernel: Any
+
     def __init__(
         self,
         layout: Layout,

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from offcut.base import Model, Prepared
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.mixtures.data import MixtureData, MixtureLayout, as_events, probes
 from offcut.mixtures.evaluation import density, marginal, predict
@@ -40,7 +41,7 @@ MOST_GROUPS = 1000
 MASS_ERROR, UNRESOLVED_WEIGHT = 0.05, 0.01
 
 
-class TruncatedMixture:
+class TruncatedMixture(Model):
     """A Dirichlet process mixture of normals, seen through a window.
 
     Parameters
@@ -121,9 +122,7 @@ class TruncatedMixture:
         self.hierarchical = bool(hierarchical)
         self.split_merge, self.reshape = int(split_merge), bool(reshape)
 
-    def prepare(
-        self, data: Any, covariates: Any, kernel: Any
-    ) -> tuple[MixtureSampler, MixtureData, dict[str, np.ndarray]]:
+    def prepare(self, data: Any, covariates: Any, kernel: Any) -> Prepared:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
         if kernel is not None:
             raise ModelError(
@@ -155,7 +154,7 @@ class TruncatedMixture:
         observed = {"x": x[:, 0] if scalar else x}
         if covariates is not None:
             observed["group"] = as_names(covariates, n)
-        return sampler, arrays, observed
+        return Prepared(sampler, arrays, observed)
 
     def _sampler(self, layout: MixtureLayout, scalar: bool) -> MixtureSampler:
         """The sampler for data of this shape; models that are the same share it, compiled code
@@ -303,12 +302,12 @@ class TruncatedMixture:
         """Posterior predictive events, (size, channel): each from a draw chosen at random."""
         return predict(posterior, self.window, size, truncated=truncated, group=group, seed=seed)
 
-    def facts(self, observed: dict[str, np.ndarray], sampler: Any = None) -> dict[str, Any]:
+    def facts(self, prepared: Prepared) -> dict[str, Any]:
         """What else the result should say: the base that was used, and the model."""
-        x, _ = as_events(observed["x"])
+        x, _ = as_events(prepared.observed["x"])
         return {"base": repr(self.base.for_data(x)), "mixture": repr(self)}
 
-    def judge(self, posterior: xr.DataTree) -> None:
+    def after(self, posterior: xr.DataTree, prepared: Prepared) -> None:
         """How far densities may fail to integrate to one; names of groups for arrays by group."""
         _name_approximation(posterior)
         names, node = fitted_names(posterior), posterior["posterior"]

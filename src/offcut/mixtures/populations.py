@@ -222,13 +222,18 @@ class Difference:
     the names of the two.
     """
 
-    name: str
+    number: int  # of the population, from 1
     first: float
     second: float
     ratio: float
     ratio_interval: tuple[float, float]
     probability: float
     groups: tuple[str, str]
+
+    @property
+    def name(self) -> str:
+        """As in the table of populations."""
+        return f"population {self.number}"
 
     def __repr__(self) -> str:
         low, high = self.ratio_interval
@@ -259,7 +264,7 @@ def compare(labels: Labels, first: Any = None, second: Any = None) -> list[Diffe
         larger = float(np.mean(b > a) + 0.5 * np.mean(b == a))
         rows.append(
             Difference(
-                f"population {p + 1}",
+                p + 1,
                 float(a.mean()),
                 float(b.mean()),
                 float(np.median(ratio)),

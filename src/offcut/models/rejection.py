@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from offcut.base import Model, Prepared
 from offcut.errors import ModelError
 from offcut.models.prior import Prior, Theta
 from offcut.models.recording import Clamped, checked_censoring
@@ -37,7 +38,7 @@ class Proposed(NamedTuple):
     log_accept: jax.Array | None
 
 
-class RejectionModel:
+class RejectionModel(Model):
     """A model for data that passed a rejection sampler.
 
     Parameters
@@ -86,6 +87,9 @@ class RejectionModel:
 
     #: Whether log a at an observation never depends on theta.
     window_is_fixed = False
+    #: The window, where the filter is one; and the base with its noise, where proposals have one.
+    inside: Any = None
+    source: Any = None
 
     def __init__(
         self,
@@ -120,7 +124,18 @@ class RejectionModel:
             raise ModelError(f"exact_updates name a parameter twice: {sorted(named)}")
         with jax.enable_x64(True):
             self.prior = Prior(prior, exact=tuple(named))
-        self._identity = unknown(self)
+        self._identity: str = unknown(self)
+
+    def rejection_model(self) -> RejectionModel:
+        """This model."""
+        return self
+
+    def identity(self) -> None:
+        """Samplers have the whole of it: ``identify``."""
+
+    def data_identity(self, prepared: Prepared) -> list[jax.Array]:
+        """All arrays: they know which observations are censored."""
+        return jax.tree.leaves(prepared.arrays)
 
     @property
     def programs(self) -> Programs:
@@ -175,8 +190,8 @@ class RejectionModel:
         )
         settings = (type(self), self.window_is_fixed, self.latent, self.prior.names)
         updates = (self.prior.exact, self.prior.deterministic, tuple(self.exact_updates))
-        window = getattr(self, "inside", None)  # one made of known intervals has a known mass
-        classes = skeleton(settings, updates, type(self.censored), kinds, window)
+        # A window made of known intervals has a known mass.
+        classes = skeleton(settings, updates, type(self.censored), kinds, self.inside)
         try:
             self._identity = digest(classes, program)
         except UnidentifiedError as error:  # what it calls in Python has a state of its own
@@ -199,9 +214,8 @@ class RejectionModel:
         sites = self.prior.sites(latent)
         drawn = [site for site in sites.values() if site["type"] == "sample"]
         kinds = [(site["name"], _classes(site["fn"])) for site in drawn]
-        source = getattr(self, "source", None)
-        if source is not None:
-            kinds.append(("base", _classes(source.base(theta, *covariate))))
+        if self.source is not None:
+            kinds.append(("base", _classes(self.source.base(theta, *covariate))))
         return kinds
 
     # What the engine calls; theta is a dict, covariate is () or (c_i,).

@@ -35,8 +35,6 @@ import numpyro.distributions as dist
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from numpyro.distributions.util import lazy_property
 
-#: How identities begin that say nothing to another process.
-UNKNOWN = "unknown: "
 _numbers = itertools.count()
 #: Attributes that hold compiled code or what can be made again, never a setting.
 _NO_SETTINGS = ("programs", "_blocks")
@@ -70,9 +68,17 @@ def skeleton(*values: Any) -> str:
     return _Reader(code=False).of(values).hex()[:16]
 
 
-def unknown(what: object) -> str:
+class Unknown(str):
+    """An identity that says nothing to another process; ``reason`` is what has none."""
+
+    reason: str
+
+
+def unknown(what: object) -> Unknown:
     """An identity that nothing else has, now or later."""
-    return f"{UNKNOWN}{what} ({next(_numbers)})"
+    identity = Unknown(f"unknown: {what} ({next(_numbers)})")
+    identity.reason = str(what)
+    return identity
 
 
 class _Reader:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from offcut.augmentation.impute import LONG_WAIT
-from offcut.errors import TrustWarning
+from offcut.base import Doubt
 from offcut.result.diagnostics import Table, parameter_table, rejection_numbers, standing_still
 
 R_HAT_LIMIT = 1.05
@@ -29,26 +28,22 @@ LOW_ACCEPTANCE = 0.01
 FEW_PARAMETERS = 5
 
 
-def warn_of_trouble(posterior: xr.DataTree) -> None:
-    """A warning for every reason to doubt a finished run."""
-    for line in find_trouble(posterior, parameter_table(posterior)):
-        warnings.warn(line, TrustWarning, stacklevel=5)
-
-
-def find_trouble(posterior: xr.DataTree, table: Table) -> list[str]:
-    """Reasons for doubt, in plain words, the gravest first."""
-    parts = [
-        _interrupted(posterior),
-        _approximate(posterior),
-        _stood_still(posterior),
-        _undrawn(posterior),
-        _beyond(posterior),
-        _mixing(posterior, table),
-        _gave_up(posterior),
-        *_budget(posterior),
-        _divergences(posterior),
+def find_doubts(posterior: xr.DataTree, table: Table | None = None) -> list[Doubt]:
+    """Reasons to doubt a finished run, the gravest first; ``table`` where it is there already."""
+    table = parameter_table(posterior) if table is None else table
+    found = [
+        Doubt("interrupted", _interrupted(posterior)),
+        Doubt("approximate", _approximate(posterior)),
+        Doubt("stood still", _stood_still(posterior)),
+        Doubt("undrawn", _undrawn(posterior)),
+        Doubt("beyond", _beyond(posterior)),
+        Doubt("mixing", _mixing(posterior, table)),
+        Doubt("gave up", _gave_up(posterior)),
+        Doubt("budget", _near_budget(posterior)),
+        Doubt("budget", _over_budget(posterior)),
+        Doubt("divergences", _divergences(posterior)),
     ]
-    return [part for part in parts if part]
+    return [doubt for doubt in found if doubt.text]
 
 
 def _interrupted(posterior: xr.DataTree) -> str:
@@ -168,28 +163,32 @@ def _gave_up(posterior: xr.DataTree) -> str:
     )
 
 
-def _budget(posterior: xr.DataTree) -> list[str]:
-    attrs, trouble = posterior.attrs, []
+def _near_budget(posterior: xr.DataTree) -> str:
+    attrs = posterior.attrs
     limit = attrs["tv_halving_limit"]
-    if attrs["budget"] != "none" and limit > TV_LIMIT:
-        half = attrs["budget"] // 2
-        if bool((posterior["sample_stats"]["rejected"] > half).any()):
-            trouble.append(
-                f"The budget may matter: halving it to {half:,} could change the posterior by up "
-                f"to {limit:.0%} in total variation. Raise it, or tighten the prior."
-            )
-        else:
-            trouble.append(
-                f"Too few independent draws to certify the budget: no draw came near it, but |Y| "
-                f"mixes so slowly that the limit is only {limit:.0%}. Run longer."
-            )
-    if attrs["tv_lower"] > TV_LIMIT:
-        trouble.append(
-            f"The budget does matter: {attrs['tv_lower']:.0%} of the sweeps exceeded it and were "
-            "redrawn, so the draws are those of a posterior tilted towards few rejections. Raise "
-            "it, or take it as the part of the prior that it is."
+    if attrs["budget"] == "none" or not limit > TV_LIMIT:
+        return ""
+    half = attrs["budget"] // 2
+    if bool((posterior["sample_stats"]["rejected"] > half).any()):
+        return (
+            f"The budget may matter: halving it to {half:,} could change the posterior by up "
+            f"to {limit:.0%} in total variation. Raise it, or tighten the prior."
         )
-    return trouble
+    return (
+        f"Too few independent draws to certify the budget: no draw came near it, but |Y| "
+        f"mixes so slowly that the limit is only {limit:.0%}. Run longer."
+    )
+
+
+def _over_budget(posterior: xr.DataTree) -> str:
+    lower = posterior.attrs["tv_lower"]
+    if not lower > TV_LIMIT:
+        return ""
+    return (
+        f"The budget does matter: {lower:.0%} of the sweeps exceeded it and were redrawn, so the "
+        "draws are those of a posterior tilted towards few rejections. Raise it, or take it as "
+        "the part of the prior that it is."
+    )
 
 
 def _divergences(posterior: xr.DataTree) -> str:
@@ -212,18 +211,18 @@ def _kernel_is_slow(posterior: xr.DataTree, ess: float) -> bool:
     """Whether far fewer draws are effective than exact ones given Y would be."""
     fraction = posterior.attrs.get("missing_information", np.nan)
     possible = posterior["sample_stats"]["rejected"].size * (1 - fraction) / (1 + fraction)
-    return posterior.attrs["kernel"].startswith("HMC") and ess < 0.3 * possible
+    return bool(posterior.attrs.get("fixed_length", 0)) and ess < 0.3 * possible
 
 
-def what_may_help(posterior: xr.DataTree, table: Table, trouble: list[str]) -> list[str]:
+def what_may_help(posterior: xr.DataTree, table: Table, doubts: list[Doubt]) -> list[str]:
     """What to try, where mixing, the tail or the acceptance rate is the trouble."""
     attrs = posterior.attrs
     if not attrs["draws_rejections"]:
         return []
-    numbers = rejection_numbers(posterior)
+    numbers, kinds = rejection_numbers(posterior), {doubt.kind for doubt in doubts}
     rare = numbers["acceptance"] < LOW_ACCEPTANCE
-    slow = bool(_mixing(posterior, table)) and attrs.get("missing_information", 1.0) > 0.5
-    if not (rare or slow or _beyond(posterior)):
+    slow = "mixing" in kinds and attrs.get("missing_information", 1.0) > 0.5
+    if not (rare or slow or "beyond" in kinds):
         return []
     advice = []
     if rare:
@@ -248,7 +247,7 @@ def what_may_help(posterior: xr.DataTree, table: Table, trouble: list[str]) -> l
             "needs no rejections at all."
         )
     n = attrs["n_observations"]
-    if _beyond(posterior) or n / (n + numbers["most"]) < 0.1:
+    if "beyond" in kinds or n / (n + numbers["most"]) < 0.1:
         advice.append(
             "A prior that excludes places where nearly everything is rejected: if you know that "
             "at least a tenth of the population passes, say so in the prior. "
@@ -259,7 +258,7 @@ def what_may_help(posterior: xr.DataTree, table: Table, trouble: list[str]) -> l
             "A tighter prior on parameters that the missing part informs most (the column "
             '"missing"), if you know something about them.'
         )
-    if len(table) <= FEW_PARAMETERS and not attrs["kernel"].startswith("Exchange"):
+    if len(table) <= FEW_PARAMETERS and attrs.get("kernel_kind") != "Exchange":
         advice.append(
             "kernel=offcut.Exchange(), which holds no rejections and so is not held by them (for "
             "few parameters)."

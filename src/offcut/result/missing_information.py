@@ -33,8 +33,6 @@ from offcut.driver.chain import MOST_ENTRIES as MOST_COLUMNS
 HELPERS = ("position", "gradient")
 #: Below so many draws for each dimension the largest eigenvalue is mostly noise.
 DRAWS_FOR_EACH_DIMENSION = 20
-#: A kernel whose name begins so draws exactly from p(theta | X, Y).
-EXACT_KERNEL = "Conjugate"
 
 
 class Missing(NamedTuple):
@@ -46,15 +44,18 @@ class Missing(NamedTuple):
 
 
 def missing_information(
-    stats: dict[str, np.ndarray], draws: dict[str, np.ndarray], kernel: str
+    stats: dict[str, np.ndarray], draws: dict[str, np.ndarray], draws_exactly: bool
 ) -> Missing:
-    """The fractions of a run, from its statistics and draws (chain, draw, ...)."""
+    """The fractions of a run, from its statistics and draws (chain, draw, ...).
+
+    ``draws_exactly`` says that its sampler draws exactly from p(theta | X, Y).
+    """
     pairs = {
         name: _around_sweeps(values, stats.get(BEFORE + name))
         for name, values in draws.items()
         if values[0, 0].size <= MOST_COLUMNS
     }
-    if kernel.startswith(EXACT_KERNEL):
+    if draws_exactly:
         return _from_autocorrelation(pairs)
     if "gradient" not in stats:
         return Missing(float("nan"), {}, "this kernel does not compute the score")

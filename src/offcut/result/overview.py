@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from offcut.result.advice import find_trouble, warn_of_trouble, what_may_help
-from offcut.result.diagnostics import Table, parameter_table, r_hat, rejection_numbers
+from offcut.base import Doubt
+from offcut.result.advice import find_doubts, what_may_help
+from offcut.result.diagnostics import Table, parameter_table, rejection_numbers
 
-__all__ = ["Summary", "r_hat", "summary", "warn_of_trouble"]
 MOST_ROWS = 40
 
 
@@ -19,11 +19,27 @@ class Summary:
     """What ``offcut.summary`` returns: ``table``, ``text``, ``trouble`` and ``advice``.
 
     ``table`` has a row for each parameter, ``trouble`` the reasons for doubt, ``advice`` what may
-    help. Printing a summary prints everything.
+    help. Printing a summary prints everything: ``figures``, which is the table and what is known
+    of rejections and budget, then trouble and advice. ``doubts`` has the trouble with its kinds.
     """
 
-    def __init__(self, table: Table, text: str, trouble: list[str], advice: list[str]) -> None:
-        self.table, self.text, self.trouble, self.advice = table, text, trouble, advice
+    def __init__(self, table: Table, figures: str, doubts: list[Doubt], advice: list[str]) -> None:
+        self.table, self.figures, self.doubts, self.advice = table, figures, doubts, advice
+
+    @property
+    def trouble(self) -> list[str]:
+        """The reasons for doubt, in words."""
+        return [doubt.text for doubt in self.doubts]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        lines = [self.figures]
+        if self.doubts:
+            lines += ["", "Before you trust this:"] + [f"  - {line}" for line in self.trouble]
+        if self.advice:
+            lines += ["", "What may help:"] + [f"  - {line}" for line in self.advice]
+        return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.text
@@ -62,15 +78,11 @@ def summary(posterior: xr.DataTree) -> Summary:
     ['5%', '95%', 'ess', 'mcse', 'mean', 'missing', 'r_hat', 'sd']
     """
     table = parameter_table(posterior)
-    trouble = find_trouble(posterior, table)
-    advice = what_may_help(posterior, table, trouble)
+    doubts = find_doubts(posterior, table)
+    advice = what_may_help(posterior, table, doubts)
     parts = [_rows(table), _rejections(posterior), _certificate(posterior)]
     lines = [line for part in parts if part for line in [*part, ""]][:-1]
-    if trouble:
-        lines += ["", "Before you trust this:"] + [f"  - {line}" for line in trouble]
-    if advice:
-        lines += ["", "What may help:"] + [f"  - {line}" for line in advice]
-    return Summary(table, "\n".join(lines), trouble, advice)
+    return Summary(table, "\n".join(lines), doubts, advice)
 
 
 def _rows(table: Table) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from offcut.base import Variable
+from offcut.base import Sampler, Variable
 from offcut.driver.chains import Drawn, Settings
 from offcut.result.certificate import Certificate
 from offcut.result.missing_information import Missing, is_helper, missing_information
@@ -19,6 +19,22 @@ PACKAGES = ("offcut", "jax", "jaxlib", "numpyro", "blackjax", "numpy", "arviz-st
 def versions() -> dict[str, str]:
     """The versions that results may depend on."""
     return {name: version(name) for name in PACKAGES}
+
+
+def facts_about(sampler: Sampler) -> dict[str, Any]:
+    """What the result says of its sampler: a name for people, and what advice depends on.
+
+    ``kernel_kind`` is the class of its kernel ("" for a sweep of its own), ``fixed_length`` whether
+    the moves of that have one length.
+    """
+    kernel = sampler.kernel
+    return {
+        "kernel": sampler.kernel_name,
+        "kernel_kind": "" if kernel is None else type(kernel).__name__,
+        "fixed_length": int(kernel is not None and kernel.fixed_length),
+        "draws_rejections": int(sampler.draws_rejections),
+        "draws_exactly": int(sampler.draws_exactly),
+    }
 
 
 def make_tree(
@@ -37,7 +53,7 @@ def make_tree(
     if facts["draws_rejections"]:
         known = variables or {}
         by_kernel = {k: v for k, v in drawn.draws.items() if k not in known or known[k].by_kernel}
-        missing = missing_information(drawn.stats, by_kernel, facts["kernel"])
+        missing = missing_information(drawn.stats, by_kernel, bool(facts["draws_exactly"]))
     attrs: dict[str, Any] = {
         **facts,
         "draws": settings.draws,

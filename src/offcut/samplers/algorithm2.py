@@ -60,6 +60,7 @@ class ModelSampler(Sampler):
     """
 
     draws_rejections = True
+    kernel: Any
 
     def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
         self.model, self.layout, self.kernel = model, layout, kernel

@@ -1,7 +1,13 @@
-"""Which kernel a model gets when nobody asks for one, and what becomes of it."""
+"""Which sampler a model gets: the route to its posterior, and the kernel that moves theta on it.
+
+A route says what the rejections are good for: they are held in every sweep ("augment", and
+"conjugate", where theta given them is drawn exactly), or only judge a step ("exchange",
+"pseudo_marginal"), or are not needed ("direct").
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +17,7 @@ import numpy as np
 from offcut.augmentation.first_values import refuse_outside_support, with_possible_values
 from offcut.augmentation.hidden import hide
 from offcut.augmentation.rejections import Layout
-from offcut.base import Sampler
+from offcut.base import Kernel, Model, Prepared, Sampler
 from offcut.errors import (
     ModelError,
     SettingsError,
@@ -38,9 +44,10 @@ from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import UnidentifiedError, digest
 from offcut.programs.precision import in_float64
 from offcut.samplers.algorithm2 import AugmentedSampler, ModelSampler
-from offcut.samplers.conjugacy import Match, NoMatch, match
-from offcut.samplers.conjugate import Conjugate, ConjugateSampler
-from offcut.samplers.direct import Direct, DirectSampler
+from offcut.samplers.conjugacy import Match
+from offcut.samplers.conjugate import Conjugate, ConjugateSampler, find_conjugate
+from offcut.samplers.direct import DirectSampler
+from offcut.samplers.walk import ExchangeSampler, PseudoMarginalSampler
 
 
 def observe(
@@ -87,44 +94,32 @@ def _check_zones(model: RejectionModel, recorded: Any, covariates: tuple, n: int
         refuse_vague_zones(model.censored, rows, *covariates)
 
 
-def prepare(
-    model: Any, data: Any, covariates: Any, kernel: Any
-) -> tuple[Sampler, Any, dict[str, np.ndarray]]:
-    """The sampler, its arrays, and the observed data by name.
-
-    A model that replaces the step whole has a method ``prepare(data, covariates, kernel)`` that
-    returns these three and, where it has more to say in the result's attrs, a method
-    ``facts(observed, sampler)``; where its attributes do not tell all of it, a method
-    ``identity()`` returns what tells models apart.
-    """
-    if hasattr(model, "prepare"):
-        sampler, arrays, observed = model.prepare(data, covariates, kernel)
-        return _compiled_before(model, sampler), arrays, observed
-    if not isinstance(model, RejectionModel):
+def prepare(model: Model, data: Any, covariates: Any, kernel: Any) -> Prepared:
+    """The sampler, its arrays, and the observed data by name, of any model."""
+    if not isinstance(model, Model):
         raise ModelError(
             "model must come from offcut.truncated, offcut.selected, offcut.RejectionModel or "
             f"another model of this library, got {type(model).__name__}"
         )
-    arrays, layout, observed = observe(model, data, covariates)
-    model.identify(arrays.covariates, jax.tree.map(lambda a: a[: layout.n], arrays.points))
-    sampler = build_sampler(model, layout, kernel, arrays.covariates)
-    return sampler, arrays, observed
+    rejection = model.rejection_model()
+    if rejection is None:
+        prepared = Prepared(*model.prepare(data, covariates, kernel))
+        return prepared._replace(sampler=_compiled_before(model, prepared.sampler))
+    arrays, layout, observed = observe(rejection, data, covariates)
+    rejection.identify(arrays.covariates, jax.tree.map(lambda a: a[: layout.n], arrays.points))
+    sampler = build_sampler(rejection, layout, kernel, arrays.covariates)
+    return Prepared(sampler, arrays, observed)
 
 
-def _compiled_before(model: Any, sampler: Sampler) -> Sampler:
+def _compiled_before(model: Model, sampler: Sampler) -> Sampler:
     """The sampler, or one that is the same and was compiled already."""
     if sampler.identity:
         return sampler
     try:
-        identity = digest(settings_of(model), sampler)
+        identity = digest(model.identity(), sampler)
     except UnidentifiedError:
         return sampler
     return kept_sampler(identity, type(sampler), lambda: sampler)
-
-
-def settings_of(model: Any) -> Any:
-    """What tells a model with a sampler of its own from others."""
-    return model.identity() if hasattr(model, "identity") else model
 
 
 NAMED = "offcut.NUTS(), HMC(), RandomWalk(), Exchange(), PseudoMarginal(), Conjugate() or Direct()"
@@ -175,9 +170,20 @@ def kernel_for(model: RejectionModel, *, covariates: Any = None) -> KernelChoice
     return KernelChoice(NUTS(), f"no conjugate update, because {found.reason}")
 
 
-def find_conjugate(model: RejectionModel, covariates: tuple) -> Match | NoMatch:
-    """The conjugate update of an identified model, looked for once."""
-    return model.programs.kept("conjugate", lambda: match(model, covariates))
+def _for_any_covariates(kind: type[ModelSampler]) -> Callable[..., ModelSampler]:
+    """A sampler that is the same whatever the covariates are."""
+    return lambda model, layout, kernel, covariates: kind(model, layout, kernel)
+
+
+#: Routes to the posterior, by name: ``(model, layout, kernel, covariates) -> sampler``, which
+#: refuses a model that it does not fit.
+ROUTES: dict[str, Callable[..., ModelSampler]] = {
+    "augment": _for_any_covariates(AugmentedSampler),
+    "conjugate": ConjugateSampler,
+    "direct": DirectSampler,
+    "exchange": _for_any_covariates(ExchangeSampler),
+    "pseudo_marginal": _for_any_covariates(PseudoMarginalSampler),
+}
 
 
 def build_sampler(
@@ -189,23 +195,12 @@ def build_sampler(
     if kernel is None:
         found = find_conjugate(model, covariates)
         kernel = Conjugate() if isinstance(found, Match) else NUTS()
-    if isinstance(kernel, type) or not hasattr(kernel, "given_rejections"):
+    if not isinstance(kernel, Kernel) or kernel.route not in ROUTES:
         hint = " (an instance, with parentheses)" if isinstance(kernel, type) else ""
         raise SettingsError(f"kernel must be one of {NAMED}{hint}, got {kernel!r}")
-
-    def make() -> ModelSampler:
-        if isinstance(kernel, Conjugate):
-            found = find_conjugate(model, covariates)
-            if isinstance(found, NoMatch):
-                raise SettingsError(
-                    f"Conjugate() does not fit this model: {found.reason}. Leave kernel out, and "
-                    "NUTS is used"
-                )
-            return ConjugateSampler(model, layout, kernel, found)
-        if isinstance(kernel, Direct):
-            return DirectSampler(model, layout, kernel, covariates)
-        if kernel.given_rejections:
-            return AugmentedSampler(model, layout, kernel)
-        return kernel.build(model, layout)
-
-    return kept_sampler(model.programs.identity, (kernel, layout), make)
+    route = ROUTES[kernel.route]
+    return kept_sampler(
+        model.programs.identity,
+        (kernel, layout),
+        lambda: route(model, layout, kernel, covariates),
+    )

@@ -1,7 +1,5 @@
 """Algorithm 2 where theta given X and Y is drawn exactly, from sums over the points.
 
-Exact draws of all parameters given X and Y, where prior and base are conjugate.
-
 Given the rejections, truncated data are complete data: p(theta | X, Y) is the posterior of an
 ordinary, untruncated sample, and where the prior is conjugate to the base it is drawn from
 directly, from sums over the points. ``offcut.samplers.conjugacy`` recognises such models;
@@ -19,16 +17,17 @@ import numpy as np
 
 from offcut.augmentation.joint import total
 from offcut.augmentation.rejections import Layout, Rejected
-from offcut.base import Stage
+from offcut.base import Kernel, Stage
+from offcut.errors import SettingsError
 from offcut.models.data import Observed
 from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
 from offcut.samplers.algorithm2 import AugmentedSampler, State
-from offcut.samplers.conjugacy import Match
+from offcut.samplers.conjugacy import Match, NoMatch, match
 
 
 @dataclass(frozen=True)
-class Conjugate:
+class Conjugate(Kernel):
     """Draw all parameters from their exact conditionals given the data and the rejections.
 
     Chosen by ``offcut.sample`` where prior and base match: ``offcut.kernel_for(model)`` says
@@ -50,12 +49,12 @@ class Conjugate:
     ========================================  ==================================================
     """
 
-    given_rejections: ClassVar[bool] = True
-    adapts: ClassVar[bool] = False
+    route: ClassVar[str] = "conjugate"
 
-    def first_tuning(self, points: int, size: int) -> None:
-        """There is nothing to tune."""
-        return
+
+def find_conjugate(model: RejectionModel, covariates: tuple) -> Match | NoMatch:
+    """The conjugate update of an identified model, looked for once."""
+    return model.programs.kept("conjugate", lambda: match(model, covariates))
 
 
 class ConjugateSampler(AugmentedSampler):
@@ -64,14 +63,21 @@ class ConjugateSampler(AugmentedSampler):
     The ``tuning`` of its states is the point from which sums of squares are measured.
     """
 
+    draws_exactly = True
     unsound = "a sum over data and rejections, or the draw of theta given it,"
 
     def __init__(
-        self, model: RejectionModel, layout: Layout, kernel: Conjugate, match: Match
+        self, model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple
     ) -> None:
+        found = find_conjugate(model, covariates)
+        if isinstance(found, NoMatch):
+            raise SettingsError(
+                f"Conjugate() does not fit this model: {found.reason}. Leave kernel out, and "
+                "NUTS is used"
+            )
         super().__init__(model, layout, kernel)
-        self.match = match
-        self.kernel_name = f"Conjugate({match.description})"
+        self.match = found
+        self.kernel_name = f"Conjugate({found.description})"
 
     def start(self, key: jax.Array, data: Observed, budget: int) -> State:
         """As in Algorithm 2, and the centre of the data."""
@@ -105,7 +111,7 @@ class ConjugateSampler(AugmentedSampler):
 
     def _true(self, points: Any) -> Any:
         """What the base has drawn: true values where there is measurement error."""
-        return self.model.source.true(points)  # type: ignore[attr-defined]
+        return self.model.source.true(points)
 
     def _example(self, data: Observed) -> Any:
         return jax.tree.map(lambda a: np.ones(a.shape), self._true(data.points))

@@ -68,7 +68,7 @@ class Direct(NUTS):
         As in ``NUTS``.
     """
 
-    given_rejections: ClassVar[bool] = False
+    route: ClassVar[str] = "direct"
 
 
 Tails = tuple[jax.Array, jax.Array, jax.Array]  # log F, log S, log density
@@ -277,7 +277,7 @@ class DirectSampler(ModelSampler):
         super().__init__(model, layout, kernel)
         assert isinstance(model, Truncated)
         self._base = model.base
-        self._intervals = intervals(model.inside) or []  # type: ignore[arg-type]
+        self._intervals = intervals(model.inside) or []
         self._log_joint = log_joint(model, layout)
 
     def start(self, key: jax.Array, data: Observed, budget: int) -> State:

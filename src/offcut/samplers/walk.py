@@ -229,15 +229,11 @@ class Exchange(WalkKernel):
 
     scale: float | None = None
     target_acceptance: float = 0.25
-    given_rejections: ClassVar[bool] = False
+    route: ClassVar[str] = "exchange"
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
         check_target(self.target_acceptance)
-
-    def build(self, model: RejectionModel, layout: Layout) -> WalkSampler:
-        """The sampler for one model and data shape."""
-        return ExchangeSampler(model, layout, self)
 
 
 class ExchangeSampler(WalkSampler):
@@ -298,16 +294,12 @@ class PseudoMarginal(WalkKernel):
     scale: float | None = None
     acceptances: int | None = None
     target_acceptance: float = 0.2
-    given_rejections: ClassVar[bool] = False
+    route: ClassVar[str] = "pseudo_marginal"
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
         check_positive("acceptances", self.acceptances, whole=True)
         check_target(self.target_acceptance)
-
-    def build(self, model: RejectionModel, layout: Layout) -> WalkSampler:
-        """The sampler for one model and data shape."""
-        return PseudoMarginalSampler(model, layout, self)
 
 
 class PseudoMarginalSampler(WalkSampler):

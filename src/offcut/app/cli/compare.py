@@ -123,7 +123,7 @@ def compare(
 
 
 def _print(result: Any, file: Path, count: int, quiet: bool) -> None:
-    from offcut.app.compare import NO_REFERENCE, in_order, shown, verdict
+    from offcut.app.compare import NO_REFERENCE, disagrees, in_order, shown, verdict
 
     table = Table(title=f"Effective draws per CPU-second, {safe(file.name)} ({count:,} rows)")
     table.add_column("sampler", no_wrap=True)
@@ -140,7 +140,7 @@ def _print(result: Any, file: Path, count: int, quiet: bool) -> None:
             continue
         cells = [safe(cell) for cell in shown(one)]
         told = verdict(result, one)
-        colour = "red" if one.trouble or told.startswith("DISAGREES") else "green"
+        colour = "red" if one.trouble or disagrees(result, one) else "green"
         style = "bold" if one is ranked[0] and not one.trouble else None
         table.add_row(name, *cells, f"[{colour}]{safe(told)}[/{colour}]", style=style)
     out().print(table)

@@ -129,8 +129,7 @@ def _print_result(result: Any, was_finished: bool) -> None:
     if not seen:
         for name, summary in list(result.summaries.items())[:MOST_SUMMARIES]:
             console.print(f"\n[bold]{safe(name)}[/bold]" if name else "")
-            text = str(summary).split("\n\nBefore you trust this:")[0]
-            console.print(safe(text), soft_wrap=True)
+            console.print(safe(summary.figures), soft_wrap=True)
     if seen and result.doubts and not result.fit.doubts:
         count = len(result.doubts)
         console.print(f"\n[bold yellow]Before you trust this[/bold yellow]: {count} above")

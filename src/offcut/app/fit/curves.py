@@ -283,7 +283,7 @@ def prepare_intensity(request: Request) -> Task:
             f"offcut fit intensity is for events on a line or in a plane, but there are {size} "
             f"columns ({', '.join(table.names)}); choose one or two with --columns"
         )
-    notes = []
+    notes, cautions = [], []
     low, high = np.full(size, -np.inf), np.full(size, np.inf)
     if window is not None:
         low, high = (np.broadcast_to(side, (size,)) for side in (window.lower, window.upper))
@@ -300,10 +300,12 @@ def prepare_intensity(request: Request) -> Task:
             "and a mean gap beyond them. Where recording began and ended is part of the data: give "
             "it with `--lower` and `--upper` if you know it."
         )
+        cautions = notes
     else:
         notes.append(f"Events were recorded in {window!r}.")
     model = GPIntensity(window, **_shared(request))
-    return Task(model, by_group(table, _points(values)), table, notes=notes)
+    data = by_group(table, _points(values))
+    return Task(model, data, table, notes=notes, cautions=cautions)
 
 
 def _shared(request: Request) -> dict[str, Any]:

@@ -242,10 +242,9 @@ class MixtureResult(Result):
         rows = []
         for first, second in list(combinations(range(len(names)), 2))[:MOST_PAIRS]:
             for row in self.fit.model.compare(self.labels, first, second):
-                number = int(row.name.split()[-1])
                 rows.append(
                     [
-                        number,
+                        row.number,
                         names[first],
                         names[second],
                         row.first,

@@ -68,6 +68,8 @@ class Task:
         Rows and columns, after rows were left out.
     notes : list of str
         What the report should say of how the data were taken.
+    cautions : list of str
+        Those of the notes that belong beside the answer.
     extra : Any
         What only this world knows (``Events`` of a mixture).
     """
@@ -78,6 +80,7 @@ class Task:
     covariates: np.ndarray | None = None
     notes: list[str] = field(default_factory=list)
     extra: Any = None
+    cautions: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -44,9 +44,8 @@ def write_report(result: Result, folder: Folder) -> Path:
     answer = page.section("The answer", "answer")
     for sentence in result.headline():
         answer.text(sentence)
-    for note in fit.task.notes:
-        if "**guessed**" in note:
-            answer.notice(note)
+    for note in fit.task.cautions:
+        answer.notice(note)
     for doubt in result.doubts:
         answer.notice(f"Before you trust this: {literal(doubt)}", kind="doubt")
     result.write(page)

@@ -38,7 +38,7 @@ def use_of_theta_beside_the_base(model: RejectionModel, covariates: tuple) -> st
     """What else in the density of X and Y is computed from a latent site, in words."""
     theta = {name: jax.ShapeDtypeStruct(shape, float) for name, shape in model.prior.shapes.items()}
     covariate = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), covariates)
-    source = model.source  # type: ignore[attr-defined]
+    source = model.source
 
     def propose(theta: Theta, covariate: tuple) -> Any:
         return model.propose(from_seed(0), model.prior.completed(theta), *covariate)
