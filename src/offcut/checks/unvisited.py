@@ -249,13 +249,15 @@ def not_looked(note: str) -> Beyond:
     return Beyond(float("nan"), float("nan"), "", note)
 
 
-def look_beyond(model: Any, data: Observed, drawn: Drawn, n: int, seed: int) -> Beyond:
+def look_beyond(
+    model: RejectionModel | None, data: Observed, drawn: Drawn, n: int, seed: int
+) -> Beyond:
     """Estimate the share of the posterior beyond a run; call it in float64.
 
     Parameters
     ----------
-    model : RejectionModel
-        What was sampled from; other models are not looked at.
+    model : RejectionModel or None
+        What was sampled from; other models, None here, are not looked at.
     data : Observed
         As ``offcut.samplers.choice.observe`` gives them.
     drawn : Drawn
@@ -266,7 +268,7 @@ def look_beyond(model: Any, data: Observed, drawn: Drawn, n: int, seed: int) -> 
         The estimate depends on it alone, given the run.
     """
     reason = _reason_not_to(model, data, n)
-    if reason:
+    if model is None or reason:
         return not_looked(reason)
     key = keys.from_seed(seed)
     rejected = drawn.stats["rejected"].ravel()
