@@ -1,9 +1,9 @@
-"""When it is worth looking beyond a run, and where the answer is written.
+"""The share of the posterior where a run has not been.
 
-Candidates for places beyond a run: from the prior, and around the run at several spreads.
-
-Z(theta) anywhere, from points that were drawn elsewhere.
-
+A sweep moves the parameters as far as its rejections allow, so a chain is slow where |Y| is large,
+and a budget keeps it away from there. If the prior allows such places and the data do not exclude
+them, a run looks healthy and is wrong: every number in it is about the part that it visited. But
+one can look there without going, where Z is known anywhere from points that were drawn elsewhere.
 With f = q a and points x_j drawn from the model at references theta_k, a share p_k of them at each,
 
     Z(theta) = mean over j of f(x_j, theta) / r(x_j),   r = sum_k p_k f(., theta_k) / Z_k,
@@ -12,15 +12,9 @@ where the Z_k solve the same equation at the references (Meng & Wong 1996; Shirt
 No proposals at theta are needed, so an acceptance rate of 1e-20 is no obstacle. What counts is that
 the *accepted* points look alike, and where data cannot tell two places apart, they do.
 
-The share of the posterior where a run has not been.
-
-A sweep moves the parameters as far as its rejections allow, so a chain is slow where |Y| is large,
-and a budget keeps it away from there. If the prior allows such places and the data do not exclude
-them, a run looks healthy and is wrong: every number in it is about the part that it visited. But
-one can look there without going. ``constants.py`` gives Z, and with it the likelihood
-prod f(x_i, theta) / Z(theta)^n, at candidates from the prior and from around the run; importance
-sampling gives the share of the posterior where the model would reject more than twice as often as
-the run ever saw.
+With Z comes the likelihood prod f(x_i, theta) / Z(theta)^n, at candidates from the prior and from
+around the run at several spreads; importance sampling gives the share of the posterior where the
+model would reject more than twice as often as the run ever saw.
 
 It is an estimate with two errors. Candidates may miss what is there: then the share is too low, and
 in many dimensions nothing is found. And Z has noise, n times as much in the likelihood: candidates

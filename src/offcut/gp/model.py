@@ -1,9 +1,4 @@
-"""``offcut.GPDensity`` and ``offcut.GPIntensity``.
-
-``offcut.GPDensity``: a density with bands, exactly.
-
-``offcut.GPIntensity``: the sigmoidal Gaussian Cox process, exactly.
-"""
+"""``offcut.GPDensity``, a density with bands, and ``offcut.GPIntensity``, a Cox process."""
 
 from __future__ import annotations
 
