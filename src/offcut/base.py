@@ -14,6 +14,7 @@ Whatever is optional is a method with a default; nobody asks whether an object h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
@@ -28,6 +29,9 @@ MEMORY_LIMIT = 2**30
 MOST_REJECTED = 2**31 - 2**13
 #: Statuses a step may end with. The driver keeps the state from before a step that is not OK.
 OK, FULL, BROKEN = 0, 1, 2
+
+LogDensity = Callable[[jax.Array], jax.Array]
+Stats = dict[str, jax.Array]
 
 
 class Doubt(NamedTuple):
@@ -67,7 +71,7 @@ class Info(NamedTuple):
     evidence : whatever ``explain`` needs.
     """
 
-    stats: dict[str, jax.Array]
+    stats: Stats
     status: jax.Array
     evidence: Any
 
@@ -111,6 +115,7 @@ class Kernel:
 
     route: ClassVar[str] = "augment"
     fixed_length: ClassVar[bool] = False
+    target_acceptance: float
 
     @property
     def adapts(self) -> bool:
@@ -122,8 +127,8 @@ class Kernel:
         return None
 
     def step(
-        self, key: jax.Array, position: jax.Array, log_density: Any, tuning: Any
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Any
+    ) -> tuple[jax.Array, Stats]:
         """A new position (unconstrained, a vector) and scalar statistics; pure and compiled.
 
         Among them ``log_density``, that of the position where the step began, and, if the kernel
@@ -234,7 +239,7 @@ class Model:
     ``after``; ``identity`` and ``data_identity`` tell checkpoints and compiled programs apart.
     """
 
-    def prepare(self, data: Any, covariates: Any, kernel: Any) -> Prepared:
+    def prepare(self, data: Any, covariates: Any, kernel: Kernel | None) -> Prepared:
         """The sampler, its arrays, and the observed data by name.
 
         ``kernel`` is None where nobody asked for one; a model that takes none refuses others.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from offcut.base import Doubt, Model, Prepared, Sampler
+from offcut.base import Doubt, Kernel, Model, Prepared, Sampler
 from offcut.checks.pile_ups import pile_ups
 from offcut.checks.prior_rates import prior_doubts
 from offcut.checks.unvisited import note_beyond
@@ -41,7 +41,7 @@ def sample(
     warmup: int = 1000,
     chains: int = 4,
     seed: int = 0,
-    kernel: Any = None,
+    kernel: Kernel | None = None,
     budget: int | str | None = "auto",
     checkpoint: str | PathLike | None = None,
     progress: bool = True,
@@ -116,7 +116,7 @@ def run(
     model: Model,
     data: Any,
     covariates: Any,
-    kernel: Any,
+    kernel: Kernel | None,
     settings: Settings,
     checkpoint: str | PathLike | None = None,
 ) -> xr.DataTree:

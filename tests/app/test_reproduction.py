@@ -41,7 +41,7 @@ from offcut.app.reproduce.versus_paper import (
     Shown,
     timed,
 )
-from offcut.base import OK, Info, Sampler
+from offcut.base import OK, Info, Prepared, Sampler
 from offcut.checks.comparison import rate_of
 from offcut.driver.timed import Chain, Stretch
 from offcut.errors import DataError, SettingsError
@@ -209,7 +209,7 @@ class Counting(Sampler):
     """Counts its sweeps."""
 
     def prepare(self, data, covariates, kernel):
-        return self, data, {"x": data}
+        return Prepared(self, data, {"x": data})
 
     def start(self, key, data, budget):
         return jnp.zeros(())

@@ -55,7 +55,7 @@ def exact_run(grid, n, budget, seed, draws=8000):
     below = stats.nbinom.cdf(budget, n, rate.ravel()[rows])
     rejected = stats.nbinom.ppf(rng.uniform(size=draws) * below, n, rate.ravel()[rows])
     shaped = {name: values.reshape(4, -1) for name, values in theta.items()}
-    return Drawn(shaped, {"rejected": rejected.astype(int).reshape(4, -1)}, budget, 0, False)
+    return Drawn(shaped, {"rejected": rejected.astype(int).reshape(4, -1)}, {}, budget, 0, False)
 
 
 def exact_share(grid, n, drawn):

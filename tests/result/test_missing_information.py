@@ -178,18 +178,19 @@ def test_thinning_does_not_change_the_fraction(truth, kernel):
         law = stats.nbinom.pmf(counts, len(x), special.ndtr(grid.values["loc"])[None])
         given = (law / (PRIOR_SCALE**-2 + len(x) + counts)).sum(axis=0)
         fraction = 1 - grid.mean(given) / variance
-    whole = missing_information(drawn.stats, drawn.draws, exactly)
+    whole = missing_information(drawn.stats, drawn.draws, exactly, drawn.before)
     assert whole.worst == pytest.approx(fraction, abs=0.05)
 
-    def own(chain, names):
+    def own(chain, before):
         rows = slice(chain, chain + 1)
-        stat = {key: values[rows] for key, values in drawn.stats.items() if key in names}
-        found = missing_information(stat, {"loc": drawn.draws["loc"][rows]}, exactly)
-        return float(found.parameters["loc"])
+        stat, draws, before = (
+            {key: values[rows] for key, values in part.items()}
+            for part in (drawn.stats, drawn.draws, before)
+        )
+        return float(missing_information(stat, draws, exactly, before).parameters["loc"])
 
-    helpers = {"position", "gradient"}
-    right = np.array([own(chain, helpers | {"before loc"}) for chain in range(CHAINS)])
-    wrong = np.array([own(chain, helpers) for chain in range(CHAINS)])
+    right = np.array([own(chain, drawn.before) for chain in range(CHAINS)])
+    wrong = np.array([own(chain, {}) for chain in range(CHAINS)])
     assert p_value(right[:, None], fraction) > FALSE_ALARM
     assert p_value(wrong[:, None], fraction) < FALSE_ALARM
 

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from offcut.base import Kernel, Model
 from offcut.driver.budget import warmup_budget
 from offcut.driver.chain import Chain, Phase, most_in_memory
 from offcut.driver.chains import Drawn, Settings, after_warmup, collect, make_chains
@@ -64,8 +65,8 @@ class Contender:
     """
 
     name: str
-    model: Any
-    kernel: Any = None
+    model: Model
+    kernel: Kernel | None = None
     approximate: bool = False
     target: str = ""
 

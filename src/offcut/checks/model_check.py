@@ -166,7 +166,7 @@ def _place(thetas: Any, points: Any, index: tuple) -> str:
     return f"theta={shown(theta)}, y={shown(point)}"
 
 
-def _check_log_accept(model: Any, thetas: Any, points: Any, covariate: tuple) -> Item:
+def _check_log_accept(model: RejectionModel, thetas: Any, points: Any, covariate: tuple) -> Item:
     name = "log_accept <= 0"
     values = _over_all(
         lambda t, y, *c: jnp.asarray(model.log_accept(t, y, *c)), thetas, points, covariate
@@ -185,7 +185,7 @@ def _check_log_accept(model: Any, thetas: Any, points: Any, covariate: tuple) ->
     return Item(name, True, detail)
 
 
-def _check_gradients(model: Any, thetas: Any, points: Any, covariate: tuple) -> Item:
+def _check_gradients(model: RejectionModel, thetas: Any, points: Any, covariate: tuple) -> Item:
     name = "finite gradients"
 
     def both(theta: Any, y: Any, *c: Any) -> Any:
@@ -209,7 +209,7 @@ def _check_gradients(model: Any, thetas: Any, points: Any, covariate: tuple) -> 
     return Item(name, True, f"at {observed.size:,} simulated points")
 
 
-def _check_score(model: Any, thetas: Any, points: Any, covariate: tuple) -> Item:
+def _check_score(model: RejectionModel, thetas: Any, points: Any, covariate: tuple) -> Item:
     """E[d log q(y | theta) / d theta] = 0 where y ~ q(. | theta)."""
     name = "propose matches log_proposal"
     free = list(model.prior.shapes)
@@ -250,7 +250,7 @@ def _check_score(model: Any, thetas: Any, points: Any, covariate: tuple) -> Item
     return Item(name, True, f"score averages 0 at {len(mean)} values of theta")
 
 
-def _check_histogram(model: Any, thetas: Any, points: Any, covariate: tuple) -> Item:
+def _check_histogram(model: RejectionModel, thetas: Any, points: Any, covariate: tuple) -> Item:
     """Counts of one-dimensional proposals between their quantiles against the density."""
     name = "histogram of proposals"
     bins, inner = 12, 33
@@ -281,7 +281,7 @@ def _check_histogram(model: Any, thetas: Any, points: Any, covariate: tuple) -> 
 
 
 def _check_invariance(
-    model: Any, key: jax.Array, n: int, trees: tuple, like: Any, replicates: int
+    model: RejectionModel, key: jax.Array, n: int, trees: tuple, like: Any, replicates: int
 ) -> Item:
     name = "the sampler leaves the model invariant"
     if model.prior.has_likelihood:

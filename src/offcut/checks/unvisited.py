@@ -1,9 +1,9 @@
-"""When it is worth looking beyond a run, and where the answer is written.
+"""The share of the posterior where a run has not been.
 
-Candidates for places beyond a run: from the prior, and around the run at several spreads.
-
-Z(theta) anywhere, from points that were drawn elsewhere.
-
+A sweep moves the parameters as far as its rejections allow, so a chain is slow where |Y| is large,
+and a budget keeps it away from there. If the prior allows such places and the data do not exclude
+them, a run looks healthy and is wrong: every number in it is about the part that it visited. But
+one can look there without going, where Z is known anywhere from points that were drawn elsewhere.
 With f = q a and points x_j drawn from the model at references theta_k, a share p_k of them at each,
 
     Z(theta) = mean over j of f(x_j, theta) / r(x_j),   r = sum_k p_k f(., theta_k) / Z_k,
@@ -12,15 +12,9 @@ where the Z_k solve the same equation at the references (Meng & Wong 1996; Shirt
 No proposals at theta are needed, so an acceptance rate of 1e-20 is no obstacle. What counts is that
 the *accepted* points look alike, and where data cannot tell two places apart, they do.
 
-The share of the posterior where a run has not been.
-
-A sweep moves the parameters as far as its rejections allow, so a chain is slow where |Y| is large,
-and a budget keeps it away from there. If the prior allows such places and the data do not exclude
-them, a run looks healthy and is wrong: every number in it is about the part that it visited. But
-one can look there without going. ``constants.py`` gives Z, and with it the likelihood
-prod f(x_i, theta) / Z(theta)^n, at candidates from the prior and from around the run; importance
-sampling gives the share of the posterior where the model would reject more than twice as often as
-the run ever saw.
+With Z comes the likelihood prod f(x_i, theta) / Z(theta)^n, at candidates from the prior and from
+around the run at several spreads; importance sampling gives the share of the posterior where the
+model would reject more than twice as often as the run ever saw.
 
 It is an estimate with two errors. Candidates may miss what is there: then the share is too low, and
 in many dimensions nothing is found. And Z has noise, n times as much in the likelihood: candidates
@@ -249,13 +243,15 @@ def not_looked(note: str) -> Beyond:
     return Beyond(float("nan"), float("nan"), "", note)
 
 
-def look_beyond(model: Any, data: Observed, drawn: Drawn, n: int, seed: int) -> Beyond:
+def look_beyond(
+    model: RejectionModel | None, data: Observed, drawn: Drawn, n: int, seed: int
+) -> Beyond:
     """Estimate the share of the posterior beyond a run; call it in float64.
 
     Parameters
     ----------
-    model : RejectionModel
-        What was sampled from; other models are not looked at.
+    model : RejectionModel or None
+        What was sampled from; other models, None here, are not looked at.
     data : Observed
         As ``offcut.samplers.choice.observe`` gives them.
     drawn : Drawn
@@ -266,7 +262,7 @@ def look_beyond(model: Any, data: Observed, drawn: Drawn, n: int, seed: int) -> 
         The estimate depends on it alone, given the run.
     """
     reason = _reason_not_to(model, data, n)
-    if reason:
+    if model is None or reason:
         return not_looked(reason)
     key = keys.from_seed(seed)
     rejected = drawn.stats["rejected"].ravel()

@@ -20,10 +20,11 @@ from offcut.errors import MemoryLimitError
 #: A block is sized to take about this long, so that Ctrl-C and progress are prompt.
 BLOCK_SECONDS = 0.2
 SAVE_SECONDS = 2.0
-#: Where sweeps are thinned a statistic named so keeps what a variable was before the kept sweep:
-#: what one sweep does to it (``result/missing.py``) cannot be seen from draws that are far apart.
-BEFORE = "before "
-#: For variables with at most so many entries.
+#: Kinds of rows that a chain keeps: statistics of a step, draws after it, and, where sweeps are
+#: thinned, what variables were before the kept sweep. (What one sweep does to them, of which
+#: ``result/missing_information.py`` needs to know, cannot be seen from draws that are far apart.)
+STATISTIC, DRAW, BEFORE = "stat:", "draw:", "before:"
+#: The latter for variables with at most so many entries.
 MOST_ENTRIES = 100
 
 
@@ -164,11 +165,12 @@ class Chain:
         before = {}
         if self._thin > 1 and self.sampler.draws_rejections:
             before = {
-                BEFORE + name: values[:done]
+                name: values[:done]
                 for name, values in every.items()
                 if values[0].size <= MOST_ENTRIES
             }
-        self._append(stats | before, draws, done, phase.steps)
+        kinds = {STATISTIC: stats, DRAW: draws, BEFORE: before}
+        self._append(kinds, done, phase.steps)
         if status == BROKEN:
             raise self.sampler.explain(self.state, result.evidence)
         self.sampler.inspect(self.state, self.data)
@@ -178,9 +180,8 @@ class Chain:
                 return None
         return stats
 
-    def _append(self, stats: dict, draws: dict, done: int, steps: int) -> None:
-        named = {f"stat:{k}": v for k, v in stats.items()}
-        named |= {f"draw:{k}": v for k, v in draws.items()}
+    def _append(self, kinds: dict[str, dict[str, np.ndarray]], done: int, steps: int) -> None:
+        named = {kind + name: v for kind, rows in kinds.items() for name, v in rows.items()}
         steps //= self._thin
         keep = slice(-(self.done + 1) % self._thin, None, self._thin)
         for name, every in named.items():

@@ -15,7 +15,7 @@ import numpy as np
 from offcut.base import MOST_REJECTED, Sampler
 from offcut.driver.block import CompiledBlock, longest_block
 from offcut.driver.budget import budget_after_warmup, grown_budget, warmup_budget
-from offcut.driver.chain import Chain, Phase, most_in_memory
+from offcut.driver.chain import BEFORE, DRAW, STATISTIC, Chain, Phase, most_in_memory
 from offcut.driver.checkpoints import Store
 from offcut.driver.machine import one_blas_thread, refuse_more_than_memory
 from offcut.driver.progress import Progress
@@ -50,6 +50,7 @@ class Drawn(NamedTuple):
 
     draws: dict[str, np.ndarray]
     stats: dict[str, np.ndarray]
+    before: dict[str, np.ndarray]  # each draw's sweep, where draws are thinned; else empty
     budget: int | None
     restarts: int
     interrupted: bool
@@ -212,7 +213,7 @@ def after_warmup(
         return noted
     rejected = np.zeros((len(chains), 0), int)
     if settings.warmup:
-        rejected = np.stack([chain.column("stat:rejected") for chain in chains])
+        rejected = np.stack([chain.column(STATISTIC + "rejected") for chain in chains])
     held = max(chain.sampler.rejected(chain.state) for chain in chains)
     return _noted(store, 1, budget_after_warmup(rejected, held, n, most))
 
@@ -237,12 +238,12 @@ def collect(chains: list[Chain], budget: int | None, restarts: int, interrupted:
     length = chains_done(chains)
     if length == 0:
         raise KeyboardInterrupt("interrupted before every chain had a draw")
-    names = chains[0].rows
-    columns = {name: np.stack([chain.rows[name][:length] for chain in chains]) for name in names}
-    return Drawn(
-        {k.removeprefix("draw:"): v for k, v in columns.items() if k.startswith("draw:")},
-        {k.removeprefix("stat:"): v for k, v in columns.items() if k.startswith("stat:")},
-        budget,
-        restarts,
-        interrupted,
-    )
+
+    def columns(kind: str) -> dict[str, np.ndarray]:
+        return {
+            name.removeprefix(kind): np.stack([chain.rows[name][:length] for chain in chains])
+            for name in chains[0].rows
+            if name.startswith(kind)
+        }
+
+    return Drawn(columns(DRAW), columns(STATISTIC), columns(BEFORE), budget, restarts, interrupted)

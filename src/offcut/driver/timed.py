@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from offcut.base import MOST_REJECTED
+from offcut.base import MOST_REJECTED, Kernel, Model
 from offcut.driver.block import CompiledBlock
 from offcut.driver.chains import FIRST_CAPACITY
 from offcut.numerics import keys
@@ -37,11 +37,18 @@ class Chain:
     """
 
     def __init__(
-        self, model: Any, data: np.ndarray, variable: str, kernel: Any = None, block: int = 1024
+        self,
+        model: Model,
+        data: np.ndarray,
+        variable: str,
+        kernel: Kernel | None = None,
+        block: int = 1024,
     ) -> None:
         self.variable, self.block = variable, block
         with jax.enable_x64(True):
-            self.sampler, self.data, _ = model.prepare(data, None, kernel)
+            prepared = model.prepare(data, None, kernel)
+        self.sampler: Any = prepared.sampler  # ``start`` at a value is for those with a prior
+        self.data = prepared.arrays
         self.program = CompiledBlock(self.sampler, block)
         self.start()
         self.run(2)

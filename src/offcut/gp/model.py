@@ -1,9 +1,4 @@
-"""``offcut.GPDensity`` and ``offcut.GPIntensity``.
-
-``offcut.GPDensity``: a density with bands, exactly.
-
-``offcut.GPIntensity``: the sigmoidal Gaussian Cox process, exactly.
-"""
+"""``offcut.GPDensity``, a density with bands, and ``offcut.GPIntensity``, a Cox process."""
 
 from __future__ import annotations
 
@@ -14,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from offcut import base as contracts
-from offcut.base import Doubt, Model
+from offcut.base import Doubt, Kernel, Model
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.gp import approximation as judgement
 from offcut.gp import evaluation
@@ -67,7 +62,7 @@ class GPModel(Model):
         self.wishes, self.method = wishes, method
         self._prepared: dict[Any, Prepared] = {}
 
-    def prepare(self, data: Any, covariates: Any, kernel: Any) -> contracts.Prepared:
+    def prepare(self, data: Any, covariates: Any, kernel: Kernel | None) -> contracts.Prepared:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
         if covariates is not None:
             raise ModelError(f"{type(self).__name__} takes no covariates")
@@ -95,7 +90,7 @@ class GPModel(Model):
             self._prepared[key] = prepare(self.wishes, x, PROCESSES[self.process], scalar)
         return self._prepared[key]
 
-    def _shared(self, prepared: Prepared, kernel: Any) -> GPSampler:
+    def _shared(self, prepared: Prepared, kernel: Kernel | None) -> GPSampler:
         """The sampler; models that are the same share it, compiled code and all."""
         plan = prepared.plan
         family = self._family() if isinstance(plan.base, FamilyBase) else None
@@ -124,7 +119,7 @@ class GPModel(Model):
             size = Prior(w.prior).size
             return traced(everything, jax.random.key(0), np.zeros(size)), kinds
 
-    def _sampler(self, prepared: Prepared, kernel: Any) -> GPSampler:
+    def _sampler(self, prepared: Prepared, kernel: Kernel | None) -> GPSampler:
         """The sampler of the method, with the kernel."""
         if isinstance(prepared.plan.basis, Grid):
             return self._exact(prepared, kernel)
@@ -149,7 +144,7 @@ class GPModel(Model):
             return BirthDeathSampler(prepared.plan, update, self.wishes.rejections)
         return AugmentedSampler(prepared.plan, update)
 
-    def _exact(self, prepared: Prepared, kernel: Any) -> GPSampler:
+    def _exact(self, prepared: Prepared, kernel: Kernel | None) -> GPSampler:
         """The sampler of the exact process."""
         if self.method != "augment":
             raise ModelError('the exact process (basis=None) has method="augment" only')

@@ -9,17 +9,13 @@ and there the score tells how much of the information is missing
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from numbers import Integral, Real
 
 import jax
 
-from offcut.base import Kernel
+from offcut.base import Kernel, Stats
 from offcut.errors import SettingsError
 from offcut.kernels.tuning import Tuning, first_tuning
-
-LogDensity = Callable[[jax.Array], jax.Array]
-Stats = dict[str, jax.Array]
 
 
 def check_positive(name: str, value: object, whole: bool = False) -> None:

@@ -9,11 +9,10 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from offcut.base import LogDensity, Stats
 from offcut.errors import SettingsError
 from offcut.kernels.base import (
     GradientKernel,
-    LogDensity,
-    Stats,
     check_positive,
     check_target,
     score_at,

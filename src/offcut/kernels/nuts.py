@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from offcut.base import LogDensity, Stats
 from offcut.kernels.base import (
     GradientKernel,
-    LogDensity,
-    Stats,
     check_positive,
     check_target,
     score_at,

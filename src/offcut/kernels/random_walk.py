@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from offcut.kernels.base import LogDensity, Stats, WalkKernel, check_positive, check_target
+from offcut.base import LogDensity, Stats
+from offcut.kernels.base import WalkKernel, check_positive, check_target
 from offcut.kernels.tuning import Tuning
 
 

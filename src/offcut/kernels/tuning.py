@@ -6,7 +6,6 @@ sweep, so its parts are driven by hand. The stage is data: the same program warm
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
 from blackjax.adaptation.staged_adaptation import build_schedule
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 
-from offcut.base import Stage
+from offcut.base import Kernel, LogDensity, Stage, Stats
 
 _MOMENTS = {dense: mass_matrix_adaptation(is_diagonal_matrix=not dense) for dense in (False, True)}
 
@@ -83,25 +82,25 @@ def tuned(
 
 
 def stepped(
-    kernel: Any,
+    kernel: Kernel,
     key: jax.Array,
     position: jax.Array,
-    log_density: Callable[[jax.Array], jax.Array],
+    log_density: LogDensity,
     tuning: Tuning,
     stage: Stage,
-) -> tuple[jax.Array, Tuning, dict[str, jax.Array]]:
+) -> tuple[jax.Array, Tuning, Stats]:
     """A kernel's step on a density: the new position, what warm-up learns from it, statistics."""
     return stepped_from(kernel, key, position, log_density, tuning, stage)[:3]
 
 
 def stepped_from(
-    kernel: Any,
+    kernel: Kernel,
     key: jax.Array,
     position: jax.Array,
-    log_density: Callable[[jax.Array], jax.Array],
+    log_density: LogDensity,
     tuning: Tuning,
     stage: Stage,
-) -> tuple[jax.Array, Tuning, dict[str, jax.Array], jax.Array]:
+) -> tuple[jax.Array, Tuning, Stats, jax.Array]:
     """The same, and the log density where the step began, which the kernel has computed anyway."""
     position, stats = kernel.step(key, position, log_density, tuning)
     if kernel.adapts:

@@ -10,7 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 import xarray as xr
 
-from offcut.base import Model, Prepared
+from offcut.base import Kernel, Model, Prepared
 from offcut.errors import ModelError, SettingsError
 from offcut.kernels.hmc import HMC
 from offcut.kernels.nuts import NUTS
@@ -40,7 +40,7 @@ class Method(NamedTuple):
     """A way to update kappa: its sampler, its kernel by default, and the kernels that it takes."""
 
     sampler: type[LangevinSampler]
-    kernel: Any
+    kernel: Kernel
     kernels: tuple[type, ...]
 
 
@@ -118,7 +118,7 @@ class MatrixLangevinModel(Model):
                 "offcut.MatrixLangevin(H)"
             )
 
-    def prepare(self, data: Any, covariates: Any, kernel: Any) -> Prepared:
+    def prepare(self, data: Any, covariates: Any, kernel: Kernel | None) -> Prepared:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
         if covariates is not None:
             raise ModelError("MatrixLangevinModel takes no covariates")
@@ -143,7 +143,7 @@ class MatrixLangevinModel(Model):
         )
         return Prepared(sampler, arrays, {"x": frames})
 
-    def _method(self, kernel: Any, d: int, p: int) -> tuple[str, Any]:
+    def _method(self, kernel: Kernel | None, d: int, p: int) -> tuple[str, Kernel]:
         """The method and the kernel for data of this shape."""
         method = self.method
         if method == "auto" or (method == "augment" and type(kernel) in (Exchange, PseudoMarginal)):

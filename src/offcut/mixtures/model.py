@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from offcut.base import Model, Prepared
+from offcut.base import Kernel, Model, Prepared
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.mixtures.data import MixtureData, MixtureLayout, as_events, probes
 from offcut.mixtures.evaluation import density, marginal, predict
@@ -122,7 +122,7 @@ class TruncatedMixture(Model):
         self.hierarchical = bool(hierarchical)
         self.split_merge, self.reshape = int(split_merge), bool(reshape)
 
-    def prepare(self, data: Any, covariates: Any, kernel: Any) -> Prepared:
+    def prepare(self, data: Any, covariates: Any, kernel: Kernel | None) -> Prepared:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
         if kernel is not None:
             raise ModelError(

@@ -422,7 +422,7 @@ def _visible(model: Any, posteriors: Any) -> np.ndarray:
     ends = []
     for posterior in posteriors:
         low, high = (edge[0] for edge in _reach(model, posterior))
-        if hasattr(model, "density"):
+        if model.process == "density":
             wide, x = np.linspace(low, high, PLACES), _observed(posterior)
             mean = model.density(posterior, wide)
             seen = wide[mean > VISIBLE * mean.max()]
@@ -524,7 +524,7 @@ def _rejected_on_a_line(ax: Any, model: Any, posterior: xr.DataTree, places: np.
     ax.stairs(share, edges, fill=True, color=ORANGE, alpha=0.45, label="rejected", gid="rejected")
     room = MARGIN * (high - low)
     grid = np.linspace(low - room, high + room, PLACES)
-    if hasattr(model, "density"):
+    if model.process == "density":
         mean = model.density(posterior, grid)
         ax.plot(grid, mean, color=BLUE, label="accepted", gid="accepted")
     _finish(ax, grid, [x], from_zero=True)

@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcut.driver.chain import BEFORE
 from offcut.driver.chain import MOST_ENTRIES as MOST_COLUMNS
 
 #: Statistics that kernels hand over for this computation and that the result does not keep.
@@ -44,14 +43,18 @@ class Missing(NamedTuple):
 
 
 def missing_information(
-    stats: dict[str, np.ndarray], draws: dict[str, np.ndarray], draws_exactly: bool
+    stats: dict[str, np.ndarray],
+    draws: dict[str, np.ndarray],
+    draws_exactly: bool,
+    before: dict[str, np.ndarray] | None = None,
 ) -> Missing:
     """The fractions of a run, from its statistics and draws (chain, draw, ...).
 
-    ``draws_exactly`` says that its sampler draws exactly from p(theta | X, Y).
+    ``draws_exactly`` says that its sampler draws exactly from p(theta | X, Y); ``before``, where
+    draws are thinned, what variables were before the sweep of each draw.
     """
     pairs = {
-        name: _around_sweeps(values, stats.get(BEFORE + name))
+        name: _around_sweeps(values, (before or {}).get(name))
         for name, values in draws.items()
         if values[0, 0].size <= MOST_COLUMNS
     }
@@ -78,11 +81,6 @@ def _around_sweeps(values: np.ndarray, before: np.ndarray | None) -> Pairs:
     if before is None:
         return Pairs(values[:, :-1], values[:, 1:], values)
     return Pairs(before, values, values)
-
-
-def is_helper(name: str) -> bool:
-    """Whether a statistic is there for this computation only."""
-    return name in HELPERS or name.startswith(BEFORE)
 
 
 def _from_score(position: np.ndarray, gradient: np.ndarray, draws: dict[str, Pairs]) -> Missing:

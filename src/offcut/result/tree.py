@@ -11,7 +11,7 @@ import xarray as xr
 from offcut.base import Sampler, Variable
 from offcut.driver.chains import Drawn, Settings
 from offcut.result.certificate import Certificate
-from offcut.result.missing_information import Missing, is_helper, missing_information
+from offcut.result.missing_information import HELPERS, Missing, missing_information
 
 PACKAGES = ("offcut", "jax", "jaxlib", "numpyro", "blackjax", "numpy", "arviz-stats", "xarray")
 
@@ -47,13 +47,14 @@ def make_tree(
 ) -> xr.DataTree:
     """Groups ``posterior``, ``sample_stats``, ``observed_data``; attrs hold everything else."""
     n = next(iter(observed.values())).shape[0]
-    stats = {name: values for name, values in drawn.stats.items() if not is_helper(name)}
+    stats = {name: values for name, values in drawn.stats.items() if name not in HELPERS}
     stats["proposal_acceptance_rate"] = n / np.maximum(n + stats["rejected"], 1)
     missing = Missing(float("nan"), {}, "this sampler draws no rejections")
     if facts["draws_rejections"]:
         known = variables or {}
         by_kernel = {k: v for k, v in drawn.draws.items() if k not in known or known[k].by_kernel}
-        missing = missing_information(drawn.stats, by_kernel, bool(facts["draws_exactly"]))
+        exactly = bool(facts["draws_exactly"])
+        missing = missing_information(drawn.stats, by_kernel, exactly, drawn.before)
     attrs: dict[str, Any] = {
         **facts,
         "draws": settings.draws,

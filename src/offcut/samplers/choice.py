@@ -94,7 +94,7 @@ def _check_zones(model: RejectionModel, recorded: Any, covariates: tuple, n: int
         refuse_vague_zones(model.censored, rows, *covariates)
 
 
-def prepare(model: Model, data: Any, covariates: Any, kernel: Any) -> Prepared:
+def prepare(model: Model, data: Any, covariates: Any, kernel: Kernel | None) -> Prepared:
     """The sampler, its arrays, and the observed data by name, of any model."""
     if not isinstance(model, Model):
         raise ModelError(
@@ -128,7 +128,7 @@ NAMED = "offcut.NUTS(), HMC(), RandomWalk(), Exchange(), PseudoMarginal(), Conju
 class KernelChoice:
     """What ``offcut.kernel_for`` returns: ``kernel`` and ``reason``; printing it prints both."""
 
-    def __init__(self, kernel: Any, reason: str) -> None:
+    def __init__(self, kernel: Kernel, reason: str) -> None:
         self.kernel, self.reason = kernel, reason
 
     def __repr__(self) -> str:
@@ -187,7 +187,7 @@ ROUTES: dict[str, Callable[..., ModelSampler]] = {
 
 
 def build_sampler(
-    model: RejectionModel, layout: Layout, kernel: Any, covariates: tuple
+    model: RejectionModel, layout: Layout, kernel: Kernel | None, covariates: tuple
 ) -> ModelSampler:
     """The sampler of an identified model for a kernel (None: the best that fits), made once for
     each data shape.
