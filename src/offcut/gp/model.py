@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import jax
@@ -22,7 +23,6 @@ from offcut.gp.birth_death import BirthDeath, BirthDeathSampler
 from offcut.gp.covariance import covariance_named
 from offcut.gp.evaluation import Bands, Comparison
 from offcut.gp.exact import ExactSampler
-from offcut.gp.hyperparameters import written
 from offcut.gp.plan import FRESH, PROCESSES, Prepared, Wishes, prepare
 from offcut.gp.quadrature import Grid
 from offcut.gp.sampler import CollapsedSampler, GPData, GPSampler
@@ -34,6 +34,7 @@ from offcut.mixtures.data import as_events
 from offcut.models.prior import Prior
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.spelling import renamed
+from offcut.numerics.written import call
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
 from offcut.regions.box import Box
@@ -199,35 +200,20 @@ class GPModel:
         return evaluation.rejections(posterior, self.prepared_for(posterior), draws, seed)
 
     def __repr__(self) -> str:
-        w = self.wishes
+        """Arguments that are not those by default."""
+        covariance, window = self.wishes.covariance.name, self.wishes.support
+        own = {"covariance": covariance, "window": window, "method": self.method}
+        values = {**self.wishes._asdict(), **own}
         given = {
-            "base": w.base,
-            "covariance": w.covariance.name,
-            "basis": w.basis,
-            "length_scale": w.length_scale,
-            "variance": w.variance,
-            "support": w.support,
-            "rate": w.rate,
-            "rejections": w.rejections,
-            "method": self.method,
+            name: values[name]
+            for name, parameter in signature(type(self)).parameters.items()
+            if not _same(values[name], parameter.default)
         }
-        default = {
-            "base": "normal",
-            "covariance": "squared_exponential",
-            "basis": "auto",
-            "rejections": FRESH,
-            "method": "augment",
-        }
-        parts = [
-            f"{name}={written(value)}"
-            for name, value in given.items()
-            if not (value is default.get(name) or _same(value, default.get(name)))
-        ]
-        return f"{type(self).__name__}({', '.join(parts)})"
+        return call(type(self).__name__, **given)
 
 
 def _same(value: Any, default: Any) -> bool:
-    return isinstance(value, str) and value == default
+    return value is default or (isinstance(value, str | bool | float) and value == default)
 
 
 class GPDensity(GPModel):

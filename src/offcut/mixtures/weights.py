@@ -38,6 +38,7 @@ from jax.scipy.special import betaln, gammaln
 from offcut.errors import ModelError
 from offcut.models.support import in_support, log_prob
 from offcut.numerics.slice_sampling import slice_sample
+from offcut.numerics.written import written
 
 
 class Concentration:
@@ -94,16 +95,8 @@ class Concentration:
         moved = slice_sample(key, log_density, start, -LARGEST, LARGEST, 1.0, jnp.array([True]))
         return jnp.exp(moved[0])
 
-    def _named(self) -> dict[str, float]:
-        """Parameters of the prior."""
-        names = [n for n in self.prior.arg_constraints if hasattr(self.prior, n)]  # type: ignore[union-attr]
-        return {n: float(getattr(self.prior, n)) for n in names}
-
     def __repr__(self) -> str:
-        if self.prior is None:
-            return f"{self.fixed:g}"
-        values = ", ".join(f"{name}={value:g}" for name, value in self._named().items())
-        return f"{type(self.prior).__name__}({values})"
+        return written(self.fixed if self.prior is None else self.prior)
 
 
 #: log alpha stays within these; nobody's prior reaches beyond.

@@ -26,6 +26,7 @@ from offcut.mixtures.window_mass import (
 )
 from offcut.numerics import keys
 from offcut.numerics.normal import Components
+from offcut.numerics.written import written
 from offcut.regions import ByGroup
 from offcut.regions.sets import Predicate, as_region
 
@@ -185,9 +186,8 @@ class Window:
         return probability
 
     def __repr__(self) -> str:
-        name = getattr(self.log_accept, "__name__", type(self.log_accept).__name__)
         parts = [] if self.region is None else [repr(self.region)]
-        parts += [] if self.log_accept is None else [f"log_accept={name}"]
+        parts += [] if self.log_accept is None else [f"log_accept={written(self.log_accept)}"]
         return ", ".join(parts)
 
 

@@ -26,6 +26,7 @@ from offcut.models.prior import Theta
 from offcut.models.rejection import Point, Proposed, RejectionModel
 from offcut.models.support import in_support, log_prob
 from offcut.numerics.keys import with_native_fallback
+from offcut.numerics.written import call
 
 Base = Callable[..., dist.Distribution]
 TRUE, NOISY = "true", "noisy"
@@ -75,6 +76,7 @@ class Source:
     """Draws and densities of proposals, for one point unless it says otherwise."""
 
     def __init__(self, base: Base, noise: Callable[..., dist.Distribution] | None) -> None:
+        self.given = (base, noise)
         self.base = checked_distribution(
             base, "base", 'base=lambda theta: numpyro.distributions.Normal(theta["loc"], 1)'
         )
@@ -150,6 +152,7 @@ class Selected(RejectionModel):
     ) -> None:
         self.source = Source(base, noise)
         self.base = self.source.base
+        self._given = {"log_accept": log_accept, "log_reject": log_reject}
         super().__init__(
             prior,
             propose=self.source.sample,
@@ -159,6 +162,11 @@ class Selected(RejectionModel):
             latent=self.source.latent,
             **options,
         )
+
+    def __repr__(self) -> str:
+        base, noise = self.source.given
+        settings = {**self._given, "noise": noise, **self._options()}
+        return call("selected", base, prior=self.prior.given, **settings)
 
     def _of_recorded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The user's function of a noisy value, as one of a whole proposal."""
@@ -258,6 +266,11 @@ class Truncated(RejectionModel):
             latent=self.source.latent,
             **options,
         )
+
+    def __repr__(self) -> str:
+        base, noise = self.source.given
+        settings = {"inside": self.inside, "noise": noise, **self._options()}
+        return call("truncated", base, prior=self.prior.given, **settings)
 
     def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
         """Base draws as one batch, no uniforms."""

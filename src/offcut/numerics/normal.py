@@ -46,7 +46,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import multigammaln
 
 from offcut.errors import ModelError
-from offcut.regions.region import written
+from offcut.numerics.written import written
 
 
 class Wishart(NamedTuple):

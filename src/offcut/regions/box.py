@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import ModelError
+from offcut.numerics.written import written
 from offcut.regions.region import (
     Edge,
     Shape,
@@ -16,7 +17,6 @@ from offcut.regions.region import (
     is_traced,
     namespace,
     parameter,
-    written,
 )
 
 #: Which ends belong to the interval, in the words of pandas.Interval.

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import ModelError
-from offcut.regions.region import Edge, Shape, identity, is_traced, namespace, parameter, written
+from offcut.numerics.written import written
+from offcut.regions.region import Edge, Shape, identity, is_traced, namespace, parameter
 
 
 class Polytope(Shape):

@@ -24,13 +24,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from offcut.errors import ModelError
+from offcut.numerics.written import written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-#: Arrays larger than this are described in a repr, not written out.
-MOST_WRITTEN = 30
 
 
 def is_traced(*values: Any) -> bool:
@@ -89,17 +86,6 @@ def identity(array: Any) -> Hashable:
     if isinstance(array, jax.core.Tracer):
         return ("traced", id(array))
     return (array.shape, tuple(array.ravel().tolist()))
-
-
-def written(array: Any) -> str:
-    """The array as code, without the .0 of whole numbers."""
-    if isinstance(array, jax.core.Tracer):
-        return f"<traced{list(array.shape) or ''}>"
-    if array.size > MOST_WRITTEN:
-        return f"<array of shape {array.shape}>"
-    if array.ndim:
-        return "[" + ", ".join(written(part) for part in array) + "]"
-    return repr(float(array) + 0.0).removesuffix(".0")  # + 0.0 takes the sign off -0.0
 
 
 #: (coordinate, value); the coordinate is None where the limit holds for all, or for numbers.
