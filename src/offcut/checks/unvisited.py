@@ -245,7 +245,7 @@ class Beyond(NamedTuple):
 
 
 def not_looked(note: str) -> Beyond:
-    """Nobody looked."""
+    """No estimate, and why."""
     return Beyond(float("nan"), float("nan"), "", note)
 
 

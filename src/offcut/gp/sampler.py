@@ -105,7 +105,7 @@ class GPSampler(Sampler):
         self._first_program = jax.jit(self._first)
 
     def root_spectrum(self, hyper: jax.Array, data: GPData) -> jax.Array:
-        """D."""
+        """D: √S of all basis functions, (M,)."""
         plan = self.plan
         return plan.hyper.root_spectrum(plan.basis, plan.covariance, hyper, data)
 

@@ -77,7 +77,6 @@ class MixtureData(NamedTuple):
 
     @property
     def n(self) -> jax.Array:
-        """Events."""
         return self.counts.sum()
 
 
