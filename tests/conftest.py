@@ -58,7 +58,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 #: Modules whose runs look at the prior beforehand and beyond themselves afterwards, as users' do.
 #: Elsewhere these looks, which change no draw, would compile for longer than the tests sample.
-LOOKING = {"test_trap", "test_lookout", "test_summary", "test_prior_acceptance"}
+LOOKING = {"test_trap", "test_unvisited", "test_summary", "test_prior_acceptance"}
 
 
 @pytest.fixture(scope="module", autouse=True)

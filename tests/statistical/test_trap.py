@@ -14,7 +14,7 @@ import pytest
 
 import offcut
 from offcut.errors import TrustWarning
-from statistical.test_lookout import above_zero, data, posterior_grid
+from statistical.test_unvisited import above_zero, data, posterior_grid
 
 pytestmark = [pytest.mark.statistical, pytest.mark.calibrate]
 

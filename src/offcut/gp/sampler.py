@@ -357,7 +357,7 @@ class GPSampler(Sampler):
         return state
 
     def described(self, state: State, data: GPData) -> dict[str, jax.Array]:
-        """log Z and the log density at some of the data, for the judgement of mixing."""
+        """log Z and the log density at some of the data, to judge mixing by."""
         plan = self.plan
         if not plan.summed:
             return {}

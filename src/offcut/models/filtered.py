@@ -315,7 +315,7 @@ class Truncated(RejectionModel):
 
 
 def _log_of(answer: jax.Array) -> jax.Array:
-    """0 inside, -inf outside, NaN (a broken promise) where the answer is neither yes nor no."""
+    """0 inside, -inf outside, NaN (an error) where the answer is neither yes nor no."""
     log_accept = jnp.where(answer.astype(bool), 0.0, -jnp.inf)
     if answer.dtype == bool:
         return log_accept
