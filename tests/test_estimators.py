@@ -207,11 +207,11 @@ def test_converged_needs_r_hats_that_are_known(fitted: TruncatedGaussianMixture)
 
 
 def test_copies(fitted: TruncatedGaussianMixture) -> None:
-    for twin in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
-        np.testing.assert_array_equal(twin.predict_proba(X), fitted.predict_proba(X))
-        np.testing.assert_array_equal(twin.score_samples(X), fitted.score_samples(X))
-        np.testing.assert_array_equal(twin.sample(5)[0], fitted.sample(5)[0])
-        twin.set_params(n_draws=3, n_warmup=3).fit(X)
+    for copied in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
+        np.testing.assert_array_equal(copied.predict_proba(X), fitted.predict_proba(X))
+        np.testing.assert_array_equal(copied.score_samples(X), fitted.score_samples(X))
+        np.testing.assert_array_equal(copied.sample(5)[0], fitted.sample(5)[0])
+        copied.set_params(n_draws=3, n_warmup=3).fit(X)
     with pytest.raises(NotFittedError):
         clone(fitted).predict(X)
 
