@@ -1,7 +1,4 @@
-"""From what the user has to events and probes.
-
-Static sizes of a mixture problem, and its arrays.
-"""
+"""Data of a mixture: events and probes from what the user has, their static sizes, and arrays."""
 
 from __future__ import annotations
 

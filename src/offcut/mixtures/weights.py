@@ -1,15 +1,6 @@
-"""Groups that share components: the hierarchical Dirichlet process (Teh et al. 2006), truncated.
+"""Weights of a mixture: stick-breaking, for groups a hierarchy, and their concentrations.
 
-    beta ~ sticks(gamma),    omega_g | beta ~ Dirichlet(alpha beta_1, ..., alpha beta_K).
-
-Given the number c_gk of points of group g in component k: omega_g ~ Dirichlet(alpha beta + c_g).
-For beta the omega are summed out; with t_gk the number of tables that c_gk customers occupy in a
-Chinese restaurant with concentration alpha beta_k (each customer i = 0, 1, ... opens one with
-probability alpha beta_k / (alpha beta_k + i)), the sticks of beta see sum_g t_gk as counts.
-
-The concentration of a Dirichlet process: a number, or a prior on it.
-
-Stick-breaking weights: the truncated Dirichlet process (Ishwaran & James 2001).
+The truncated Dirichlet process (Ishwaran & James 2001) breaks sticks
 
     v_k ~ Beta(1, alpha), k < K, v_K = 1,    omega_k = v_k prod_{l<k} (1 - v_l).
 
@@ -21,6 +12,17 @@ sticks summed out the labels have
 which depends on the order of the components. Swapping the labels of two components is therefore a
 move of its own (Papaspiliopoulos & Roberts 2008); without it a large component that sits behind
 small ones stays there.
+
+Groups that share components have the hierarchical Dirichlet process (Teh et al. 2006), truncated,
+
+    beta ~ sticks(gamma),    omega_g | beta ~ Dirichlet(alpha beta_1, ..., alpha beta_K).
+
+Given the number c_gk of points of group g in component k: omega_g ~ Dirichlet(alpha beta + c_g).
+For beta the omega are summed out; with t_gk the number of tables that c_gk customers occupy in a
+Chinese restaurant with concentration alpha beta_k (each customer i = 0, 1, ... opens one with
+probability alpha beta_k / (alpha beta_k + i)), the sticks of beta see sum_g t_gk as counts.
+
+A concentration is a number, or has a prior.
 """
 
 from __future__ import annotations

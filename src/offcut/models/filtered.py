@@ -1,15 +1,12 @@
-"""Truncation: a proposal from the base distribution is kept if and only if it lies inside.
+"""Any distribution behind a filter: ``offcut.truncated`` and ``offcut.selected``.
 
-The acceptance probability is 0 or 1, so no uniforms are drawn, log a and log(1 - a) drop out of
-the joint density, and the base is sampled as a batch.
-
-Where proposals come from: a base distribution, perhaps seen through measurement error.
-
-Without noise a proposal is a draw of the base. With noise it is a pair: the true value t ~ base and
+A proposal is a draw of the base. With measurement error it is a pair: the true value t ~ base and
 the noisy value o ~ noise(t), with density base(t) noise(o | t). The filter sees o and so do we;
 t is drawn for every observation along with the parameters.
 
-Selection: a draw from the base is recorded with a probability, which theta may govern.
+Truncation keeps a proposal if and only if it lies inside. The acceptance probability is 0 or 1, so
+no uniforms are drawn, log a and log(1 - a) drop out of the joint density, and the base is sampled
+as a batch. Selection records a proposal with a probability, which theta may govern.
 """
 
 from __future__ import annotations
