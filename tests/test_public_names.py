@@ -7,6 +7,7 @@ import pkgutil
 import pytest
 
 import offcut
+from offcut.errors import ModelError
 
 PUBLIC = ["", "plots", "regions", "cytometry", "estimators", "datasets", "errors"]
 
@@ -67,3 +68,21 @@ def test_public_names_are_documented(name):
         name for name, value in documented(module(name)) if len(inspect.getdoc(value) or "") < 5
     ]
     assert not lacking
+
+
+OLD_SPELLINGS = [
+    ("GPDensity", {"kernel": "matern32"}, "give covariance='matern32'"),
+    ("GPIntensity", {"kernel": "matern32"}, "give covariance='matern32'"),
+    ("TruncatedMixture", {"prior": "window"}, "give weights='window'"),
+    ("estimators.GaussianProcessDensity", {"kernel": "matern52"}, "give covariance='matern52'"),
+    ("estimators.TruncatedGaussianMixture", {"prior": "latent"}, "give weights='latent'"),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "said"), OLD_SPELLINGS)
+def test_old_spellings_are_answered_with_the_new_ones(name, settings, said):
+    room, _, kind = name.rpartition(".")
+    make = getattr(module(room), kind)
+    with pytest.raises(ModelError, match=said):
+        make(**settings)
+    assert not set(settings) & set(inspect.signature(make).parameters)
