@@ -62,7 +62,7 @@ class Chain:
             self.key = keys.from_seed(1)
             state = self.sampler.start(self.key, self.data, 10**7)
             room = 2 ** int(np.ceil(np.log2(max(6 * len(x), 2**12))))
-            if model.wishes.basis is None:
+            if model.settings.basis is None:
                 room = 1500
             self.state = self.sampler.resized(state, room)
         self.program = CompiledBlock(self.sampler, block)

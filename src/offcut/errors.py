@@ -24,7 +24,7 @@ class DataError(OffcutError, ValueError):
 
 
 class ModelError(OffcutError, ValueError):
-    """The model breaks a promise of rejection sampling (log_accept > 0, wrong shapes, ...)."""
+    """The model is no rejection sampler (log_accept > 0, wrong shapes, ...), or not this one."""
 
 
 class SettingsError(OffcutError, ValueError):

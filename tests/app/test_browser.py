@@ -221,7 +221,7 @@ def test_the_theme_is_the_readers_choice(small):
 
 
 def test_a_broken_page_would_be_noticed(small, tmp_path):
-    """The twin of the tests above: an error in the script reaches ``said``."""
+    """Negative control of the tests above: an error in the script reaches ``said``."""
     broken = tmp_path / "broken.html"
     broken.write_text(small.read_text().replace("</main>", "</main><script>nowhere.x</script>"))
     with opened(broken) as page:

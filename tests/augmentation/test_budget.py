@@ -16,7 +16,7 @@ from offcut.driver.chains import Settings, run_chains
 from offcut.kernels.tuning import warmup_schedule
 from offcut.numerics.ess import effective_size
 from offcut.samplers.choice import observe
-from statistical import models, twins
+from statistical import models, negative_controls
 from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees, moments, p_value
 
 pytestmark = pytest.mark.statistical
@@ -36,13 +36,13 @@ def tilted():
     return models.half_normal(), x, grid, restricted, budget, c
 
 
-def run_twin(twin, model, kernel, x, budget, seed):
+def run_control(control, model, kernel, x, budget, seed):
     """Drive a broken sampler with the real driver."""
     with jax.enable_x64(True):
         arrays, layout, _ = observe(model, x, None)
         settings = Settings(RUN["draws"], RUN["warmup"], RUN["chains"], seed, budget, False)
         drawn = run_chains(
-            twin(model, layout, kernel),
+            control(model, layout, kernel),
             arrays,
             len(x),
             settings,
@@ -73,14 +73,14 @@ def test_the_draws_come_from_the_tilted_posterior(tilted, kernel):
 
 def test_cutting_instead_of_redrawing_gives_another_posterior(tilted):
     model, x, _, restricted, budget, _ = tilted
-    wrong = run_twin(twins.CapInsteadOfRedraw, model, HMC, x, budget, seed=22)
+    wrong = run_control(negative_controls.CapInsteadOfRedraw, model, HMC, x, budget, seed=22)
     assert_disagrees(wrong, restricted, ["loc", "scale"])
 
 
 def test_the_pseudo_marginal_indicator_needs_a_run_of_its_own(tilted):
     model, x, _, restricted, budget, _ = tilted
     kernel = offcut.PseudoMarginal(acceptances=len(x))
-    wrong = run_twin(twins.IndicatorFromEstimate, model, kernel, x, budget, seed=23)
+    wrong = run_control(negative_controls.IndicatorFromEstimate, model, kernel, x, budget, seed=23)
     assert_disagrees(wrong, restricted, ["loc", "scale"])
 
 
@@ -278,7 +278,9 @@ def test_a_collapsed_block_under_a_budget_has_the_tilted_posterior():
     posterior = offcut.sample(collapsed(), x, kernel=HMC, budget=budget, seed=30, **RUN)
     assert_agrees(posterior, restricted, ["loc", "scale"])
     assert p_value(posterior["sample_stats"]["attempts"].values, 1 / c) > FALSE_ALARM
-    wrong = run_twin(twins.CollapsedBesideBudget, collapsed(), HMC, x, budget, seed=31)
+    wrong = run_control(
+        negative_controls.CollapsedBesideBudget, collapsed(), HMC, x, budget, seed=31
+    )
     assert_disagrees(wrong, restricted, ["loc", "scale"])
 
 

@@ -207,7 +207,7 @@ def corners():
 
 
 def few_proposals(patch):
-    """Patience for some ten rows in a sweep, the same for the sampler and its starving twin."""
+    """Patience for some ten rows in a sweep, the same for the sampler and its negative control."""
     patch.setattr(whole_module, "PATIENCE", 1000)
     patch.setattr(whole_module, "PATIENCE_EACH", 0)
 

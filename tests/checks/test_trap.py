@@ -78,7 +78,7 @@ def test_the_summary_says_what_may_help(weak):
 
 @pytest.mark.calibrate
 def test_an_informative_prior_is_right_and_silent():
-    """The healthy twin: the same data and sweeps."""
+    """The healthy control: the same data and sweeps."""
     model = above_zero(*INFORMATIVE)
     x = data(0.5, 0, N)
     posterior = long_run(model, x, offcut.NUTS())

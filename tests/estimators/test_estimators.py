@@ -26,7 +26,7 @@ import offcut
 from offcut.estimators import TruncatedGaussianMixture
 from offcut.mixtures.evaluation import Draws
 from offcut.mixtures.membership import log_density, probabilities
-from offcut.mixtures.populations import Labels, only_standing
+from offcut.mixtures.populations import Labels, only_matched
 
 TINY = {"n_components": 3, "n_draws": 20, "n_warmup": 20, "n_chains": 1, "random_state": 0}
 
@@ -207,11 +207,11 @@ def test_converged_needs_r_hats_that_are_known(fitted: TruncatedGaussianMixture)
 
 
 def test_copies(fitted: TruncatedGaussianMixture) -> None:
-    for twin in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
-        np.testing.assert_array_equal(twin.predict_proba(X), fitted.predict_proba(X))
-        np.testing.assert_array_equal(twin.score_samples(X), fitted.score_samples(X))
-        np.testing.assert_array_equal(twin.sample(5)[0], fitted.sample(5)[0])
-        twin.set_params(n_draws=3, n_warmup=3).fit(X)
+    for copied in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
+        np.testing.assert_array_equal(copied.predict_proba(X), fitted.predict_proba(X))
+        np.testing.assert_array_equal(copied.score_samples(X), fitted.score_samples(X))
+        np.testing.assert_array_equal(copied.sample(5)[0], fitted.sample(5)[0])
+        copied.set_params(n_draws=3, n_warmup=3).fit(X)
     with pytest.raises(NotFittedError):
         clone(fitted).predict(X)
 
@@ -342,7 +342,7 @@ def test_populations_that_no_component_stands_for_are_dissolved() -> None:
     found = Labels(names, np.full(6, 0.5), 0.0, matches, None, drawn, np.zeros(6, int))
     shares = probabilities(drawn, np.where(matches == 2, 1, matches), 2, x)
     sizes = np.bincount(np.concatenate([[0, 0, 0, 1], shares[3:5].argmax(1)]))
-    result = only_standing(found, x)
+    result = only_matched(found, x)
     assert result.populations == 2
     assert np.bincount(result.labels).tolist() == sorted(sizes, reverse=True)
     first = 0 if sizes[0] >= sizes[1] else 1
@@ -350,7 +350,7 @@ def test_populations_that_no_component_stands_for_are_dissolved() -> None:
     assert result.matches[0].tolist() == [first, 1 - first, -1]
     np.testing.assert_array_equal(result.certainty[3:5], shares[3:5].max(1))
     np.testing.assert_array_equal(result.certainty[[0, 1, 2, 5]], 0.5)
-    assert only_standing(result, x) is result
+    assert only_matched(result, x) is result
 
 
 def test_binder(fitted: TruncatedGaussianMixture) -> None:

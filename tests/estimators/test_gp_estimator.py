@@ -145,16 +145,16 @@ def test_converged_needs_r_hats_that_are_known(fitted: GaussianProcessDensity) -
 
 
 def test_copies(fitted: GaussianProcessDensity) -> None:
-    for twin in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
-        np.testing.assert_allclose(twin.score_samples(X), fitted.score_samples(X), rtol=1e-6)
-        np.testing.assert_allclose(twin.sample(5), fitted.sample(5), rtol=1e-6)
-    twin = clone(fitted)
-    assert twin.get_params() == fitted.get_params()
-    for method in (twin.score_samples, twin.score, twin.bands):
+    for copied in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
+        np.testing.assert_allclose(copied.score_samples(X), fitted.score_samples(X), rtol=1e-6)
+        np.testing.assert_allclose(copied.sample(5), fitted.sample(5), rtol=1e-6)
+    copied = clone(fitted)
+    assert copied.get_params() == fitted.get_params()
+    for method in (copied.score_samples, copied.score, copied.bands):
         with pytest.raises(NotFittedError):
             method(X)
     with pytest.raises(NotFittedError):
-        twin.sample()
+        copied.sample()
 
 
 def test_an_integer_is_the_seed_of_sample() -> None:

@@ -363,8 +363,8 @@ class ForgetsItsValues(ExactSampler):
 @pytest.mark.calibrate
 def test_forgetting_values_between_attempts_is_caught():
     chosen = case("exact, binding")
-    twin = chosen.exact(ForgetsItsValues)
-    assert invariance_of_exact(chosen, twin, replicates=10_000, steps=5) < FALSE_ALARM
+    control = chosen.exact(ForgetsItsValues)
+    assert invariance_of_exact(chosen, control, replicates=10_000, steps=5) < FALSE_ALARM
 
 
 class BaseFromXOnly(AugmentedSampler):
@@ -406,7 +406,7 @@ class BaseWithoutPrior(AugmentedSampler):
         return super().joint_move(key, state, stage, flat)
 
 
-TWINS = [("plain", BaseFromXOnly)]
+NEGATIVE_CONTROLS = [("plain", BaseFromXOnly)]
 MORE_TWINS = [
     ("plain", OneSetTooFew),
     ("binding", BudgetForgotten),
@@ -415,14 +415,14 @@ MORE_TWINS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "kind"), TWINS)
-def test_broken_twins_are_caught(name, kind):
+@pytest.mark.parametrize(("name", "kind"), NEGATIVE_CONTROLS)
+def test_negative_controls_are_caught(name, kind):
     assert invariance(case(name), case(name).sampler(kind)) < FALSE_ALARM
 
 
 @pytest.mark.calibrate
 @pytest.mark.parametrize(("name", "kind"), MORE_TWINS)
-def test_more_broken_twins_are_caught(name, kind):
+def test_more_negative_controls_are_caught(name, kind):
     many = {"replicates": 3 * replicates_of(name), "steps": 5}
     assert invariance(case(name), case(name).sampler(kind), **many) < FALSE_ALARM
 

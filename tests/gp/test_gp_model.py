@@ -160,8 +160,8 @@ def test_data_outside_the_support_are_counted():
 def test_repr_tells_models_apart():
     assert repr(offcut.GPDensity()) == "GPDensity()"
     given = offcut.GPDensity(length_scale=dist.LogNormal(0.0, 0.5), support=(0, None))
-    assert repr(given) == "GPDensity(length_scale=LogNormal(0.0, 0.5), support=(0, None))"
-    assert "rate=(2.0, 3.0)" in repr(offcut.GPIntensity((0, 1), rate=(2.0, 3.0)))
+    assert repr(given) == "GPDensity(length_scale=LogNormal(0, 0.5), support=(0, None))"
+    assert "rate=(2, 3)" in repr(offcut.GPIntensity((0, 1), rate=(2.0, 3.0)))
 
 
 def test_checkpoints_tell_models_apart():

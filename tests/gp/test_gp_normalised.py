@@ -187,9 +187,9 @@ def integrals(model, x, supported=None):
     tree, prepared, edges = some_draws(model, x, supported)
     d = prepared.plan.basis.d
     support = (np.full(d, -np.inf), np.full(d, np.inf))
-    if model.wishes.support is not None:
-        sides = [np.inf if s is None else s for s in model.wishes.support]
-        sides[0] = -np.inf if model.wishes.support[0] is None else sides[0]
+    if model.settings.support is not None:
+        sides = [np.inf if s is None else s for s in model.settings.support]
+        sides[0] = -np.inf if model.settings.support[0] is None else sides[0]
         support = tuple(np.broadcast_to(np.asarray(side, float), (d,)) for side in sides)
     found = []
     for row in range(DRAWS):

@@ -76,8 +76,8 @@ def masses_at_zero(c, right_over_left=module._right_over_left):
 )
 def test_twins_fail(monkeypatch, part, broken):
     monkeypatch.setattr(module, part, broken)
-    twin = jax.jit(lambda key, z, count, _: module.polya_gamma(key, z, count, LANES))
-    assert worst(twin) > 2.0
+    control = jax.jit(lambda key, z, count, _: module.polya_gamma(key, z, count, LANES))
+    assert worst(control) > 2.0
 
 
 def rate_off(seed=2, proposals=200_000):

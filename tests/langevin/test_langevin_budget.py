@@ -99,18 +99,18 @@ class OtherOrder(OneOrder):
 
 
 @pytest.mark.calibrate
-@pytest.mark.parametrize("twin", [OneOrder, OtherOrder])
-def test_another_order_is_another_target(twin):
+@pytest.mark.parametrize("control", [OneOrder, OtherOrder])
+def test_another_order_is_another_target(control):
     with jax.enable_x64(True):
         model = MatrixLangevinModel(dist.Exponential(RATE))
         sampler, data, _ = model.prepare(frames(), None, KERNEL)
-        wrong = twin(sampler.layout, sampler.prior, KERNEL, False, True)
+        wrong = control(sampler.layout, sampler.prior, KERNEL, False, True)
         settings = Settings(RUN["draws"], RUN["warmup"], RUN["chains"], 3, BUDGET, False)
         schedule = warmup_schedule(RUN["warmup"])
         kappa = run_chains(wrong, data, N, settings, schedule, None, {}).draws["kappa"]
-    assert smallest_p(kappa, twin.fixed) > FALSE_ALARM
+    assert smallest_p(kappa, control.fixed) > FALSE_ALARM
     assert smallest_p(kappa, "falling") < FALSE_ALARM
-    assert smallest_p(kappa, twin.fixed[::-1]) < FALSE_ALARM
+    assert smallest_p(kappa, control.fixed[::-1]) < FALSE_ALARM
 
 
 @pytest.mark.calibrate

@@ -129,7 +129,7 @@ def test_draws_have_all_their_conditional_distributions(shape):
 
 @pytest.mark.parametrize("shape", some((3, 2))[1:4])
 def test_proposals_that_nobody_judges_are_caught(shape):
-    """Twin: Hoff's proposals without the acceptance step."""
+    """Negative control: Hoff's proposals without the acceptance step."""
     F = parameter(shape[0], SHAPES[shape])
     U, kappa, Vt = np.linalg.svd(F, full_matrices=False)
     drawn = jax.jit(sequential.propose, static_argnums=3)(keys.from_seed(3), U, kappa, N)
@@ -154,7 +154,7 @@ def test_gibbs_sweeps_agree_with_exact_draws(shape):
 
 @pytest.mark.calibrate
 def test_a_step_of_the_gibbs_sampler_leaves_exact_draws_alone():
-    """Square matrices move in pairs of columns. The twin's F is 5% too large."""
+    """Square matrices move in pairs of columns. The negative control's F is 5% too large."""
     F = parameter(4, (3.0, 2.0, 1.0, 0.5))
     x = _by_rejection(keys.from_seed(6), F, jnp.int32(N), room=1 << 17)[:N]
     sweep = jax.jit(draws.columns.sweep)

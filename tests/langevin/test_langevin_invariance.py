@@ -1,4 +1,4 @@
-"""Every update of the matrix Langevin model leaves the joint distribution alone; twins do not.
+"""Every update of the matrix Langevin model leaves the joint law alone; negative controls do not.
 
 Draw kappa, G and H from their priors and n frames given them, with their rejections; run a few
 sweeps; the mean change of statistics of (kappa, G, H, X) is zero. 1e-5 for each call, Bonferroni
@@ -216,11 +216,11 @@ class ForgottenPrior(AugmentedSampler):
 
 @pytest.mark.calibrate
 @pytest.mark.parametrize(
-    ("twin", "name"),
+    ("control", "name"),
     [(SumsForgotten, "frames"), (ForgottenPrior, "prior on G"), (OneFrameShort, "frames")],
 )
-def test_twins_are_caught(twin, name):
-    sampler = case(name).sampler("augment", HMC, twin)
+def test_negative_controls_are_caught(control, name):
+    sampler = case(name).sampler("augment", HMC, control)
     assert invariance(case(name), sampler) < FALSE_ALARM
 
 
@@ -243,8 +243,8 @@ def test_the_joint_as_printed_in_section_5_2_is_caught(monkeypatch):
 def test_an_order_that_is_frozen_while_kappa_moves_is_caught():
     """Where columns are alike the order changes often. One that moves along passes the test."""
     alike = Case(3, 3, 3, (4.0, 4.0, 4.0))
-    twin = alike.sampler("augment", HMC, OrderOfTheMoment)
-    assert invariance(alike, twin, replicates=30_000) < FALSE_ALARM
+    control = alike.sampler("augment", HMC, OrderOfTheMoment)
+    assert invariance(alike, control, replicates=30_000) < FALSE_ALARM
     right = alike.sampler("augment", HMC)
     assert invariance(alike, right, replicates=30_000) > FALSE_ALARM
 

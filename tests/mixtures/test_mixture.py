@@ -238,8 +238,7 @@ def test_wrong_data_are_refused():
 def test_repr_says_what_it_is():
     model = offcut.TruncatedMixture(Ball([0, 0], 2), components=7, alpha=dist.Gamma(2.0, 4.0))
     assert repr(model) == (
-        "TruncatedMixture(Ball([0, 0], 2), components=7, alpha=Gamma(concentration=2, rate=4), "
-        "weights='latent')"
+        "TruncatedMixture(Ball([0, 0], 2), components=7, alpha=Gamma(2, 4), weights='latent')"
     )
 
 

@@ -121,8 +121,8 @@ def test_every_draw_integrates_to_one(name):
     means, covariances, weights = with_ghosts()
     with jax.enable_x64(True):
         found = {}
-        for weights in ("latent", "window"):
-            model = offcut.TruncatedMixture(window, components=K, weights=weights)
+        for process in ("latent", "window"):
+            model = offcut.TruncatedMixture(window, components=K, weights=process)
             sampler, data, observed = model.prepare(x, covariates, None)
             if not found:
                 masses = jax.jit(sampler.log_masses)
@@ -148,7 +148,7 @@ def test_every_draw_integrates_to_one(name):
                 for s in range(DRAWS)
             ]
             within = np.stack([np.asarray(sampler.window_weights(state)) for state in states])
-            found[weights] = (model, within, observed)
+            found[process] = (model, within, observed)
     mass = np.exp(np.stack([one.log for one in drawn]))
     error = np.stack([one.error for one in drawn])
     reaches = name in ("complement", "half-infinite box")  # they hold the far component

@@ -1,4 +1,4 @@
-"""The sweep of a truncated mixture leaves the joint distribution alone; broken twins do not.
+"""The sweep of a truncated mixture leaves the joint distribution alone; negative controls do not.
 
 Draw weights and components from the prior, events and rejections from the model (cut to
 |Y| <= B); run a few sweeps; the mean change of any statistic of (theta, X) is zero. One call is one
@@ -263,7 +263,7 @@ class OwnRejectionsForgotten(WindowSampler):
         return super()._given_rejections(key, bare, stage, data)
 
 
-TWINS = [WeightsFromEventsOnly, GrowthForgotten, OwnRejectionsForgotten]
+NEGATIVE_CONTROLS = [WeightsFromEventsOnly, GrowthForgotten, OwnRejectionsForgotten]
 
 
 def test_a_broken_twin_is_caught():
@@ -271,9 +271,9 @@ def test_a_broken_twin_is_caught():
 
 
 @pytest.mark.calibrate
-@pytest.mark.parametrize("twin", TWINS[1:])
-def test_other_broken_twins_are_caught(twin):
-    assert change(*make(twin)) < FALSE_ALARM
+@pytest.mark.parametrize("control", NEGATIVE_CONTROLS[1:])
+def test_other_negative_controls_are_caught(control):
+    assert change(*make(control)) < FALSE_ALARM
 
 
 @pytest.mark.calibrate

@@ -237,10 +237,10 @@ class TestDifference:
         assert bottom.get_xlabel() == "flux"
 
     def test_another_model(self, model, posterior, other):
-        twin = offcut.GPDensity(basis=12, length_scale=1.5, variance=1.0)
+        same = offcut.GPDensity(basis=12, length_scale=1.5, variance=1.0)
         one, two = (
             named(plots.difference(posterior, model, other, **more).axes[0], "line-0").get_data()
-            for more in ({}, {"other_model": twin})
+            for more in ({}, {"other_model": same})
         )
         np.testing.assert_allclose(one, two)
 

@@ -75,7 +75,7 @@ def test_the_score_has_mean_zero_and_the_information_as_variance(truth, drawn):
 
 
 def test_a_score_without_the_prior_is_caught(truth, drawn):
-    """The twin: the likelihood's score alone, as if the prior were flat."""
+    """The negative control: the likelihood's score alone, as if the prior were flat."""
     _, mean, _, information, _ = truth
     u, s = drawn.stats["position"][..., 0], drawn.stats["gradient"][..., 0]
     wrong = s + u / PRIOR_SCALE**2
@@ -169,7 +169,7 @@ def thinned(x, kernel):
     ids=["Conjugate", "HMC"],
 )
 def test_thinning_does_not_change_the_fraction(truth, kernel):
-    """Pairs are of one sweep. The twin pairs the draws that were kept: lag 8 in place of 1."""
+    """Pairs are of one sweep. The negative control pairs the draws that were kept, 8 apart."""
     x, _, variance, _, fraction = truth
     drawn, exactly = thinned(x, kernel)
     if exactly:  # the fraction itself: 1 - E[1 / J(Y)] / Var(loc)

@@ -1,4 +1,4 @@
-"""Conjugate draws: the joint law of theta and data, quadrature, broken twins, and rounding.
+"""Conjugate draws: the joint law of theta and data, quadrature, negative controls, and rounding.
 
 No window and no engine here: whatever the filter is, given X and Y the points are draws from the
 base. Every assertion has a false-alarm rate of 1e-5.
@@ -352,7 +352,7 @@ def half_the_points(update):
     return replace(update, phi_prior=(update.phi_prior[0] - POINTS / 4, update.phi_prior[1]))
 
 
-TWINS = [
+NEGATIVE_CONTROLS = [
     ("normal", OneTooFew),
     ("normal", CentreForgotten),
     ("normal", prior_precision_dropped),
@@ -366,10 +366,10 @@ TWINS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "twin"), TWINS)
-def test_a_broken_twin_does_not_keep_the_joint_law(name, twin):
+@pytest.mark.parametrize(("name", "control"), NEGATIVE_CONTROLS)
+def test_a_negative_control_does_not_keep_the_joint_law(name, control):
     model = EVERY[name]()
-    assert joint_law(twin(found(model)), model) < FALSE_ALARM
+    assert joint_law(control(found(model)), model) < FALSE_ALARM
 
 
 def test_quadrature_sees_one_point_too_few():

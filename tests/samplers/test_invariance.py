@@ -1,4 +1,4 @@
-"""Every kernel leaves the joint distribution alone; every broken twin is caught.
+"""Every kernel leaves the joint distribution alone; every negative control is caught.
 
 One call is one test at a false-alarm rate of 1e-5 (Bonferroni over its statistics).
 """
@@ -19,7 +19,7 @@ from offcut.checks.invariance import invariance_test
 from offcut.numerics import keys
 from offcut.samplers.algorithm2 import AugmentedSampler
 from offcut.samplers.choice import ROUTES
-from statistical import models, twins
+from statistical import models, negative_controls
 from statistical.truth import FALSE_ALARM
 
 pytestmark = pytest.mark.statistical
@@ -33,11 +33,11 @@ KERNELS = {
 }
 
 
-def run(model, kernel, *, twin=None, n=5, covariates=(), **options):
+def run(model, kernel, *, control=None, n=5, covariates=(), **options):
     with jax.enable_x64(True):
         layout = Layout.of(n, 1, bool(covariates), len(model.exact_updates))
-        if twin is not None:
-            sampler = twin(model, layout, kernel)
+        if control is not None:
+            sampler = control(model, layout, kernel)
         else:
             sampler = ROUTES[kernel.route](model, layout, kernel, covariates)
         options.setdefault("replicates", 10_000)
@@ -63,28 +63,33 @@ def test_kernels_leave_it_invariant_under_a_budget_that_binds(name):
 
 
 @pytest.mark.parametrize(
-    "twin",
+    "control",
     [
-        twins.NoAugmentation,
-        twins.OneSetShort,
-        twins.AcceptedKept,
-        twins.BlockEndKept,
-        twins.SilentCap,
+        negative_controls.NoAugmentation,
+        negative_controls.OneSetShort,
+        negative_controls.AcceptedKept,
+        negative_controls.BlockEndKept,
+        negative_controls.SilentCap,
     ],
 )
-def test_wrong_rejections_are_caught(twin):
-    assert run(half_normal(), KERNELS["HMC"], twin=twin).p_value < FALSE_ALARM
+def test_wrong_rejections_are_caught(control):
+    assert run(half_normal(), KERNELS["HMC"], control=control).p_value < FALSE_ALARM
 
 
 def test_cutting_to_the_budget_instead_of_redrawing_is_caught():
-    result = run(half_normal(), KERNELS["HMC"], twin=twins.CapInsteadOfRedraw, budget=4)
+    result = run(
+        half_normal(), KERNELS["HMC"], control=negative_controls.CapInsteadOfRedraw, budget=4
+    )
     assert result.p_value < FALSE_ALARM
 
 
 def test_refreshing_the_pseudo_marginal_estimate_is_caught():
     kernel = offcut.PseudoMarginal(0.4, acceptances=4)
     assert run(half_normal(), kernel).p_value > FALSE_ALARM
-    assert run(half_normal(), kernel, twin=twins.RefreshedEstimate).p_value < FALSE_ALARM
+    assert (
+        run(half_normal(), kernel, control=negative_controls.RefreshedEstimate).p_value
+        < FALSE_ALARM
+    )
 
 
 def test_a_wrong_jacobian_is_caught():
@@ -125,7 +130,7 @@ def test_sharing_rejections_between_observations_with_own_proposals_is_caught():
             return result._replace(rejected=result.rejected._replace(owner=owner))
 
     covariates = (jnp.linspace(-1.2, 1.2, 5),)
-    result = run(narrow_regression(), KERNELS["HMC"], twin=WrongOwners, covariates=covariates)
+    result = run(narrow_regression(), KERNELS["HMC"], control=WrongOwners, covariates=covariates)
     assert result.p_value < FALSE_ALARM
 
 
@@ -194,7 +199,9 @@ def test_a_collapsed_block_drawn_with_its_rejections(budget):
 
 
 def test_a_collapsed_block_beside_a_budget_is_caught():
-    result = run(collapsed(), KERNELS["HMC"], budget=5, n=4, twin=twins.CollapsedBesideBudget)
+    result = run(
+        collapsed(), KERNELS["HMC"], budget=5, n=4, control=negative_controls.CollapsedBesideBudget
+    )
     assert result.p_value < FALSE_ALARM
 
 
@@ -202,7 +209,9 @@ def test_a_collapsed_block_beside_a_budget_is_caught():
 def test_giving_up_keeps_the_old_pair(monkeypatch):
     monkeypatch.setattr("offcut.samplers.algorithm2.MOST_ATTEMPTS", 1)
     assert run(collapsed(), KERNELS["HMC"], budget=3, n=4).p_value > FALSE_ALARM
-    result = run(collapsed(), KERNELS["HMC"], budget=3, n=4, twin=twins.NewBlockOldRejections)
+    result = run(
+        collapsed(), KERNELS["HMC"], budget=3, n=4, control=negative_controls.NewBlockOldRejections
+    )
     assert result.p_value < FALSE_ALARM
 
 

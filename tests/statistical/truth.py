@@ -89,7 +89,7 @@ def assert_agrees(posterior, grid, names):
 
 
 def assert_disagrees(posterior, grid, names):
-    """A broken twin is caught by the very test that the right one passes."""
+    """A negative control is caught by the very test that the right one passes."""
     results = moments(posterior, grid, names)
     assert min(results.values()) < FALSE_ALARM, f"not caught: {results}"
 

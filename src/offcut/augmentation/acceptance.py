@@ -1,4 +1,4 @@
-"""What a rejection model promises, checked where the chain goes (necessary, not sufficient)."""
+"""What a rejection model must satisfy, checked where the chain is (necessary, not sufficient)."""
 
 from __future__ import annotations
 

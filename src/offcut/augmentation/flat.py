@@ -43,7 +43,7 @@ class Flat:
         return jax.vmap(self.vector)(points)
 
     def points(self, vectors: jax.Array) -> Any:
-        """Back again."""
+        """Rows of floats as rows of points."""
         return jax.vmap(self.point)(vectors)
 
     def is_point(self, vector: jax.Array) -> jax.Array:

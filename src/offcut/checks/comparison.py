@@ -337,7 +337,7 @@ class _Runs:
         self.n = next(iter(self.observed.values())).shape[0]
 
     def rehearse(self) -> None:
-        """Compile."""
+        """Compile, so that no repeat pays for it."""
         chain = self._warmed(self.settings.seed)
         self._timed(chain, min(REHEARSED, self.settings.draws), self._budget([chain]))
 

@@ -68,7 +68,7 @@ def check(
     replicates: int = 4000,
     seed: int = 0,
 ) -> Report:
-    """Test a model's promises by simulation, the whole sampler included.
+    """Test by simulation that a model is a rejection sampler, and the whole sampler with it.
 
     Checked at ``theta`` or at draws from the prior: shapes; ``log_accept`` at most 0 and never
     NaN; finite gradients at accepted and at rejected points; ``propose`` draws from the density

@@ -57,7 +57,7 @@ def prior_candidates(model: RejectionModel, key: jax.Array) -> tuple[Any, np.nda
         theta = model.prior.sample(key)
         return theta, model.prior.unconstrain(theta)
 
-    program = model.compiled("lookout prior", jax.vmap(draw))
+    program = model.compiled("unvisited prior", jax.vmap(draw))
     theta, position = program(jax.random.split(key, PRIOR_CANDIDATES))
     return jax.tree.map(np.asarray, theta), np.asarray(position)
 
@@ -133,7 +133,7 @@ def draw_points(
         proposed = model.propose_block(key, theta, BLOCK)
         return proposed.points, proposed.accepted
 
-    program = model.compiled("lookout propose", propose)
+    program = model.compiled("unvisited propose", propose)
 
     def accepted_points(theta: Theta, own_key: jax.Array, wanted: int) -> tuple[Any, float]:
         """``wanted`` points (fewer where they are too dear), and the acceptance rate."""
@@ -166,7 +166,7 @@ def draw_points(
     points = jax.tree.map(lambda *a: np.concatenate(a)[mixed], *[part for part, _ in groups])
     log_share = np.log([count / size for _, count in groups])
     log_f = model.compiled(
-        "lookout log_f",
+        "unvisited log_f",
         lambda theta, points: jax.vmap(model.log_observed, (None, 0))(theta, points),
     )
     table = np.stack([np.asarray(log_f(theta, points)) for theta in thetas])
@@ -239,7 +239,7 @@ class Beyond(NamedTuple):
 
 
 def not_looked(note: str) -> Beyond:
-    """Nobody looked."""
+    """No estimate, and why."""
     return Beyond(float("nan"), float("nan"), "", note)
 
 
@@ -268,7 +268,8 @@ def look_beyond(
     rejected = drawn.stats["rejected"].ravel()
     rows = np.unique(np.linspace(0, rejected.size - 1, MOST_DRAWS).astype(int))
     visited = {k: v.reshape(-1, *v.shape[2:])[rows] for k, v in drawn.draws.items()}
-    run = np.asarray(model.compiled("lookout position", jax.vmap(model.prior.unconstrain))(visited))
+    unconstrain = model.compiled("unvisited position", jax.vmap(model.prior.unconstrain))
+    run = np.asarray(unconstrain(visited))
     at_prior, from_prior = prior_candidates(model, jax.random.fold_in(key, 1))
     order = np.argsort(rejected[rows], kind="stable")
     last = len(order) - 1
@@ -286,7 +287,7 @@ def look_beyond(
     positions = np.concatenate([from_prior, around(run, np.random.default_rng(abs(seed)))])
     most = 2.0 * max(int(rejected.max()), 1)
     edge = np.log(n) - np.log(n + most) - points.log_scale
-    program = model.compiled(("lookout likelihoods", n), likelihoods(model, n))
+    program = model.compiled(("unvisited likelihoods", n), likelihoods(model, n))
     log_proposed = None
     for count in sorted({FIRST_POINTS, size}):  # few points at first, then all where it matters
         few = jax.tree.map(lambda a, count=count: a[:count], (points.points, points.log_mixture))

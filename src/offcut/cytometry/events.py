@@ -178,25 +178,25 @@ class Events:
 
     def __repr__(self) -> str:
         shared = len(set(self.transforms)) == 1
-        told = [
+        parts = [
             f"{len(self):,} events of {len(self.channels)} channels: {', '.join(self.channels)}",
             "no window" if self.region is None else f"window {self.region!r}",
             f"transform {self.transforms[0]!r}" if shared else f"transforms {self.transforms!r}",
         ]
         if self.compensation is not None:
-            told.append("compensated")
+            parts.append("compensated")
         if self.group is not None:
             sizes = np.bincount(self.group, minlength=len(self.group_names))
             pairs = zip(self.group_names, sizes, strict=True)
-            told.append("groups " + ", ".join(f"{name} ({size:,})" for name, size in pairs))
+            parts.append("groups " + ", ".join(f"{name} ({size:,})" for name, size in pairs))
         piled = sum(map(sum, self.at_limit.values()))
         if piled:
-            told.append(f"{piled:,} values on faces of the window")
+            parts.append(f"{piled:,} values on faces of the window")
         if self.dropped:
-            told.append(f"{self.dropped:,} dropped")
+            parts.append(f"{self.dropped:,} dropped")
         if self.source:
-            told.append(f"from {self.source}")
-        return f"Events({'; '.join(told)})"
+            parts.append(f"from {self.source}")
+        return f"Events({'; '.join(parts)})"
 
 
 def on_faces(values: np.ndarray, box: Box, channels: Sequence[str]) -> dict[str, tuple[int, int]]:

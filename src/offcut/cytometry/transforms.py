@@ -197,15 +197,12 @@ class Identity(Transform):
     is_linear = True
 
     def __call__(self, x: Any) -> Any:
-        """X."""
         return as_numbers(x)[0]
 
     def inverse(self, y: Any) -> Any:
-        """Y."""
         return as_numbers(y)[0]
 
     def log_derivative(self, x: Any) -> Any:
-        """Zero."""
         x, xp = as_numbers(x)
         return xp.zeros_like(x)
 

@@ -29,12 +29,12 @@ class Progress:
                 BarColumn(bar_width=None),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[rate]}"),
-                TextColumn("{task.fields[told]}"),
+                TextColumn("{task.fields[status]}"),
                 TimeRemainingColumn(compact=True),
                 console=Console(stderr=True),
             )
             self._tasks = [
-                self._bar.add_task(f"chain {c}", total=1, rate="", told="compiling")
+                self._bar.add_task(f"chain {c}", total=1, rate="", status="compiling")
                 for c in range(chains)
             ]
 
@@ -64,7 +64,7 @@ class Progress:
                 completed=done,
                 description=f"chain {chain} {name}",
                 rate="",
-                told="",
+                status="",
             )
 
     def advance(self, chain: int, steps: int, seconds: float, stats: dict[str, Any]) -> None:
@@ -75,13 +75,13 @@ class Progress:
             row = self._rows[chain]
             row["steps"] += steps
             row["rejected"] += float(stats["rejected"].sum())
-            told = f"|Y| {row['rejected'] / row['steps']:,.0f}"
+            status = f"|Y| {row['rejected'] / row['steps']:,.0f}"
             if "diverging" in stats:
                 row["divergences"] += int(stats["diverging"].sum())
-                told += f", {row['divergences']} divergences"
+                status += f", {row['divergences']} divergences"
             self._bar.update(
                 self._tasks[chain],
                 advance=steps,
                 rate=f"{steps / max(seconds, 1e-9):,.0f}/s",
-                told=told,
+                status=status,
             )

@@ -23,7 +23,7 @@ from offcut.mixtures.consensus import LOSSES
 from offcut.mixtures.evaluation import draws_of, window_probability
 from offcut.mixtures.membership import log_density, probabilities
 from offcut.mixtures.model import TruncatedMixture
-from offcut.mixtures.populations import only_standing
+from offcut.mixtures.populations import only_matched
 from offcut.numerics.spelling import renamed
 from offcut.programs.precision import in_float64
 from offcut.regions import Box
@@ -286,7 +286,7 @@ class TruncatedGaussianMixture(
     def _find_populations(self, X: np.ndarray, seed: int) -> None:
         """The consensus partition and the table of its parts."""
         found = self.model_.labels(self.posterior_, loss=self.loss, seed=seed)
-        self._found = only_standing(found, X)
+        self._found = only_matched(found, X)
         self.labels_, self.certainty_ = self._found.labels, self._found.certainty
         self.n_clusters_ = self._n_features_out = self._found.populations
         self.populations_ = self.model_.populations(self._found)

@@ -83,7 +83,6 @@ class Basis(NamedTuple):
 
     @property
     def d(self) -> int:
-        """Dimensions."""
         return len(self.sizes)
 
     @property

@@ -60,7 +60,6 @@ class BirthDeathSampler(AugmentedSampler):
         self.kernel_name = f"{update!r} with {local!r}"
 
     def step(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
-        """One sweep."""
         k = jax.random.split(key, 4)
         held = state.own._replace(f=self._everywhere(state.w, state.own))
         room = points.capacity_of(self.plan.layout, held)

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from offcut.gp.basis import Basis
 from offcut.gp.covariance import Covariance
@@ -55,13 +54,3 @@ class Hyperparameters:
             length_scale = learned["length_scale"] * unit
             learned["length_scale"] = length_scale[0] if self.d == 1 else length_scale
         return learned
-
-
-def written(value: Any) -> str:
-    """A setting in words that tell it apart from others, without memory addresses in them."""
-    if hasattr(value, "arg_constraints"):
-        numbers = [np.asarray(getattr(value, name)).tolist() for name in value.arg_constraints]
-        return f"{type(value).__name__}({', '.join(map(str, numbers))})"
-    if callable(value) and not hasattr(value, "dimension"):
-        return getattr(value, "__qualname__", type(value).__name__)
-    return repr(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import jax
@@ -19,8 +20,7 @@ from offcut.gp.birth_death import BirthDeath, BirthDeathSampler
 from offcut.gp.covariance import covariance_named
 from offcut.gp.evaluation import Bands, Comparison
 from offcut.gp.exact import ExactSampler
-from offcut.gp.hyperparameters import written
-from offcut.gp.plan import FRESH, PROCESSES, Prepared, Wishes, prepare
+from offcut.gp.plan import FRESH, PROCESSES, GPSettings, Prepared, prepare
 from offcut.gp.quadrature import Grid
 from offcut.gp.sampler import CollapsedSampler, GPSampler
 from offcut.gp.settings import as_region, check_family, checked_nugget, ties
@@ -30,6 +30,7 @@ from offcut.kernels.nuts import NUTS
 from offcut.mixtures.data import as_events
 from offcut.models.prior import Prior
 from offcut.numerics.normal import NormalInverseWishart
+from offcut.numerics.rendering import call
 from offcut.numerics.spelling import renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
@@ -47,19 +48,19 @@ class GPModel(Model):
 
     process = ""
 
-    def __init__(self, wishes: Wishes, method: str) -> None:
+    def __init__(self, settings: GPSettings, method: str) -> None:
         if method not in METHODS:
             raise ModelError(
                 f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}"
             )
-        local = isinstance(wishes.rejections, BirthDeath)
-        if not local and wishes.rejections != FRESH:
+        local = isinstance(settings.rejections, BirthDeath)
+        if not local and settings.rejections != FRESH:
             raise ModelError(
-                f'rejections must be "fresh" or an offcut.BirthDeath, got {wishes.rejections!r}'
+                f'rejections must be "fresh" or an offcut.BirthDeath, got {settings.rejections!r}'
             )
-        if local and (method != "augment" or wishes.basis is None):
+        if local and (method != "augment" or settings.basis is None):
             raise ModelError('offcut.BirthDeath needs method="augment" and a basis')
-        self.wishes, self.method = wishes, method
+        self.settings, self.method = settings, method
         self._prepared: dict[Any, Prepared] = {}
 
     def prepare(self, data: Any, covariates: Any, kernel: Kernel | None) -> contracts.Prepared:
@@ -87,7 +88,7 @@ class GPModel(Model):
         if key not in self._prepared:
             while len(self._prepared) >= MOST_PREPARED:
                 self._prepared.pop(next(iter(self._prepared)))
-            self._prepared[key] = prepare(self.wishes, x, PROCESSES[self.process], scalar)
+            self._prepared[key] = prepare(self.settings, x, PROCESSES[self.process], scalar)
         return self._prepared[key]
 
     def _shared(self, prepared: Prepared, kernel: Kernel | None) -> GPSampler:
@@ -95,28 +96,28 @@ class GPModel(Model):
         plan = prepared.plan
         family = self._family() if isinstance(plan.base, FamilyBase) else None
         base = (type(plan.base), family, plan.hyper.key)
-        identity = digest(base, self.method, self.wishes.nugget, self.wishes.rejections)
+        identity = digest(base, self.method, self.settings.nugget, self.settings.rejections)
         name = (plan[:3], plan[5:], kernel)
         return kept_sampler(identity, name, lambda: self._sampler(prepared, kernel))
 
     def _family(self) -> Any:
         """What a base given as a function computes, traced, with its prior."""
-        w = self.wishes
-        if isinstance(w.base, Region) or not callable(w.base) or w.prior is None:
+        given = self.settings
+        if isinstance(given.base, Region) or not callable(given.base) or given.prior is None:
             return None
         kinds: list[type] = []
 
         def everything(key: jax.Array, position: jax.Array) -> Any:
-            prior = Prior(w.prior)
+            prior = Prior(given.prior)
             theta = prior.sample(key)
-            base = w.base(theta)
+            base = given.base(theta)
             kinds.append(type(base))
             x = base.sample(key)
             constrained = prior.constrain(position, {})
             return theta, x, base.log_prob(x), prior.log_density(position, {}), constrained
 
         with jax.enable_x64(True):
-            size = Prior(w.prior).size
+            size = Prior(given.prior).size
             return traced(everything, jax.random.key(0), np.zeros(size)), kinds
 
     def _sampler(self, prepared: Prepared, kernel: Kernel | None) -> GPSampler:
@@ -140,8 +141,8 @@ class GPModel(Model):
                 f"offcut.EllipticalSlice(), offcut.HMC() or offcut.NUTS(), got {kernel!r}"
             )
         update = PolyaGamma() if kernel is None else kernel
-        if isinstance(self.wishes.rejections, BirthDeath):
-            return BirthDeathSampler(prepared.plan, update, self.wishes.rejections)
+        if isinstance(self.settings.rejections, BirthDeath):
+            return BirthDeathSampler(prepared.plan, update, self.settings.rejections)
         return AugmentedSampler(prepared.plan, update)
 
     def _exact(self, prepared: Prepared, kernel: Kernel | None) -> GPSampler:
@@ -159,7 +160,7 @@ class GPModel(Model):
                 "variance; offcut.PolyaGamma() infers them"
             )
         update = PolyaGamma() if kernel is None else kernel
-        return ExactSampler(prepared.plan, update, self.wishes.nugget)
+        return ExactSampler(prepared.plan, update, self.settings.nugget)
 
     def prepared_for(self, posterior: xr.DataTree) -> Prepared:
         """Box, basis and priors of a posterior, made again from its data where needed."""
@@ -178,7 +179,7 @@ class GPModel(Model):
 
     def identity(self) -> str:
         """What tells models apart, at this moment: all settings, and what a family computes."""
-        settings = skeleton(type(self), self.method, self.wishes._replace(prior=None))
+        settings = skeleton(type(self), self.method, self.settings._replace(prior=None))
         return digest(settings, self._family())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -200,35 +201,20 @@ class GPModel(Model):
         return evaluation.rejections(posterior, self.prepared_for(posterior), draws, seed)
 
     def __repr__(self) -> str:
-        w = self.wishes
+        """Arguments that are not those by default."""
+        covariance, window = self.settings.covariance.name, self.settings.support
+        own = {"covariance": covariance, "window": window, "method": self.method}
+        values = {**self.settings._asdict(), **own}
         given = {
-            "base": w.base,
-            "covariance": w.covariance.name,
-            "basis": w.basis,
-            "length_scale": w.length_scale,
-            "variance": w.variance,
-            "support": w.support,
-            "rate": w.rate,
-            "rejections": w.rejections,
-            "method": self.method,
+            name: values[name]
+            for name, parameter in signature(type(self)).parameters.items()
+            if not _same(values[name], parameter.default)
         }
-        default = {
-            "base": "normal",
-            "covariance": "squared_exponential",
-            "basis": "auto",
-            "rejections": FRESH,
-            "method": "augment",
-        }
-        parts = [
-            f"{name}={written(value)}"
-            for name, value in given.items()
-            if not (value is default.get(name) or _same(value, default.get(name)))
-        ]
-        return f"{type(self).__name__}({', '.join(parts)})"
+        return call(type(self).__name__, **given)
 
 
 def _same(value: Any, default: Any) -> bool:
-    return isinstance(value, str) and value == default
+    return value is default or (isinstance(value, str | bool | float) and value == default)
 
 
 class GPDensity(GPModel):
@@ -307,7 +293,7 @@ class GPDensity(GPModel):
         )
         if not known:
             check_family(prior, base)
-        wishes = Wishes(
+        settings = GPSettings(
             base,
             prior,
             covariance_named(covariance),
@@ -321,7 +307,7 @@ class GPDensity(GPModel):
             rejections,
             None,
         )
-        super().__init__(wishes, method)
+        super().__init__(settings, method)
 
     def density(self, posterior: xr.DataTree, points: Any, draws: bool = False) -> np.ndarray:
         """Posterior mean of the density at points, or one for each draw (chain, draw, point)."""
@@ -417,7 +403,7 @@ class GPIntensity(GPModel):
                     "rate must be two positive numbers, shape and rate of a Gamma prior, got "
                     f"{rate!r}"
                 )
-        wishes = Wishes(
+        settings = GPSettings(
             "uniform",
             None,
             covariance_named(covariance),
@@ -431,7 +417,7 @@ class GPIntensity(GPModel):
             rejections,
             rate,
         )
-        super().__init__(wishes, method)
+        super().__init__(settings, method)
 
     def read(self, data: Any) -> tuple[np.ndarray, bool]:
         """Events (n, d), and whether they are single numbers; there may be none."""
@@ -440,13 +426,13 @@ class GPIntensity(GPModel):
         rows = isinstance(values, list | tuple) or getattr(values, "ndim", 0) > 0
         if not rows or len(values):
             return super().read(data)
-        if self.wishes.support is None:
+        if self.settings.support is None:
             raise DataError(
                 "there are no events, and no window= in which they were recorded: give it, for "
                 "none at all says that the intensity is low there"
             )
         flat = np.ndim(values) < 2
-        d = as_region("window", self.wishes.support).dimension or 1
+        d = as_region("window", self.settings.support).dimension or 1
         return np.zeros((0, d if flat else np.shape(values)[1])), flat and d == 1
 
     def intensity(self, posterior: xr.DataTree, points: Any, draws: bool = False) -> np.ndarray:

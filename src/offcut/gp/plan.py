@@ -52,8 +52,8 @@ COMPARED = 64
 DEGREES, STRENGTH = 8.0, 1.0
 
 
-class Wishes(NamedTuple):
-    """What the user asked for, as it came."""
+class GPSettings(NamedTuple):
+    """What the user gave, as it came."""
 
     base: Any
     prior: Any
@@ -81,19 +81,19 @@ class Prepared(NamedTuple):
 
 
 @in_float64
-def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepared:
+def prepare(settings: GPSettings, x: np.ndarray, process: Any, scalar: bool) -> Prepared:
     """Everything for data (n, d)."""
     n, d = x.shape
     spread = spread_of(x)
     support = (np.full(d, -np.inf), np.full(d, np.inf))
-    if wishes.support is not None:
+    if settings.support is not None:
         name = "support" if process.name == "density" else "window"
-        support = limits(name, wishes.support, d)
+        support = limits(name, settings.support, d)
         check_inside(f"the {name}", x, *support)
     elif process.rated:  # a mean gap beyond the first and the last event
         gap = np.where(np.ptp(x, axis=0) > 0, np.ptp(x, axis=0), spread) / max(n - 1, 1)
         support = (x.min(0) - gap, x.max(0) + gap)
-    base, base_prior, support = _base(wishes, x, support, scalar)
+    base, base_prior, support = _base(settings, x, support, scalar)
     own, moving = _own_limits(base, d)
     if isinstance(base, UniformBase):
         low, high = support
@@ -101,10 +101,10 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         spread = np.where(varies(x), np.minimum(spread, high - low), (high - low) / np.sqrt(12.0))
     else:
         low, high = x.min(0), x.max(0)
-    ours = wishes.length_scale is None
+    ours = settings.length_scale is None
     unit = spread if ours else np.ones(d)
-    length_scale = default_length_scale(d) if ours else wishes.length_scale
-    variance = default_variance() if wishes.variance is None else wishes.variance
+    length_scale = default_length_scale(d) if ours else settings.length_scale
+    variance = default_variance() if settings.variance is None else settings.variance
     fixed_scale, scale_prior = positive("length_scale", length_scale, d)
     fixed_variance, variance_prior = positive("variance", variance, d)
     if scale_prior is None:
@@ -122,7 +122,7 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
             (np.maximum, np.minimum), (box.lower, box.upper), support, own, strict=True
         )
     )
-    exact = wishes.basis is None
+    exact = settings.basis is None
     basis: Basis | Grid
     if exact:
         _check_exact(n, d)
@@ -130,8 +130,8 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         # f is recorded where the density is, all the way to its limits, and nowhere else.
         box = Box(0.5 * (edges[0] + edges[1]), 0.5 * (edges[1] - edges[0]))
     else:
-        additive = d > 2 if wishes.additive is None else bool(wishes.additive)
-        sizes = _sizes(wishes.basis, wishes.covariance, box, shortest, additive, d)
+        additive = d > 2 if settings.additive is None else bool(settings.additive)
+        sizes = _sizes(settings.basis, settings.covariance, box, shortest, additive, d)
         basis = Basis(sizes, additive)
     supported = _supported(base, support, own, moving, box)
     summed = d <= 2 and supported != ""
@@ -146,13 +146,13 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
     plan = Plan(
         Layout.of(n),
         basis,
-        wishes.covariance,
+        settings.covariance,
         base,
         hyper,
         process,
         summed,
         supported,
-        summed and wishes.joint_moves and not exact and wishes.rejections == FRESH,
+        summed and settings.joint_moves and not exact and settings.rejections == FRESH,
         moving,
     )
     u = box.inside(x)
@@ -176,7 +176,7 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
         variance=jnp.asarray(1.0 if fixed_variance is None else fixed_variance),
         unit=jnp.asarray(unit),
         volume=jnp.asarray(volume),
-        rate=tuple(map(jnp.asarray, wishes.rate or (RATE, RATE * volume / (2.0 * max(n, 1))))),  # type: ignore[arg-type]
+        rate=tuple(map(jnp.asarray, settings.rate or (RATE, RATE * volume / (2.0 * max(n, 1))))),  # type: ignore[arg-type]
         quadrature=quadrature_of(plan, box.inside(edges[0]), box.inside(edges[1])),
         grid=jnp.asarray(basis.nodes()) if isinstance(basis, Grid) else (),
         fit=fit if summed else (),
@@ -186,10 +186,10 @@ def prepare(wishes: Wishes, x: np.ndarray, process: Any, scalar: bool) -> Prepar
 
 
 def _base(
-    wishes: Wishes, x: np.ndarray, support: tuple, scalar: bool
+    settings: GPSettings, x: np.ndarray, support: tuple, scalar: bool
 ) -> tuple[BaseDensity, Any, tuple]:
     """The base density, its prior, and the support, that of a uniform base included."""
-    d, base = x.shape[1], wishes.base
+    d, base = x.shape[1], settings.base
     if isinstance(base, str) and base == "normal":
         base = NormalInverseWishart(strength=STRENGTH)
     if isinstance(base, NormalInverseWishart):
@@ -201,7 +201,7 @@ def _base(
                 "each or one for each coordinate"
             )
         return UniformBase(d), None, support
-    if hasattr(base, "lower") and hasattr(base, "upper") and not callable(wishes.prior):
+    if hasattr(base, "lower") and hasattr(base, "upper") and not callable(settings.prior):
         box = limits("base", base, d)
         check_inside("the base's box", x, *box)
         if not np.isfinite(box).all():
@@ -210,10 +210,11 @@ def _base(
         cut = (np.maximum(box[0], support[0]), np.minimum(box[1], support[1]))
         if not (cut[0] < cut[1]).all():
             raise ModelError(
-                f"the base's box {base!r} and the support {wishes.support!r} have nothing in common"
+                f"the base's box {base!r} and the support {settings.support!r} have nothing "
+                "in common"
             )
         return UniformBase(d), None, cut
-    prior = Prior(wishes.prior)
+    prior = Prior(settings.prior)
     return FamilyBase(d, prior, base, scalar), prior, support
 
 

@@ -47,12 +47,10 @@ class Grid(NamedTuple):
 
     @property
     def d(self) -> int:
-        """Dimensions."""
         return len(self.sizes)
 
     @property
     def number(self) -> int:
-        """Of all nodes."""
         return int(np.prod(self.sizes))
 
     def axes(self) -> list[np.ndarray]:

@@ -105,7 +105,7 @@ class GPSampler(Sampler):
         self._first_program = jax.jit(self._first)
 
     def root_spectrum(self, hyper: jax.Array, data: GPData) -> jax.Array:
-        """D."""
+        """D: √S of all basis functions, (M,)."""
         plan = self.plan
         return plan.hyper.root_spectrum(plan.basis, plan.covariance, hyper, data)
 
@@ -357,7 +357,7 @@ class GPSampler(Sampler):
         return state
 
     def described(self, state: State, data: GPData) -> dict[str, jax.Array]:
-        """log Z and the log density at some of the data, for the judgement of mixing."""
+        """log Z and the log density at some of the data, to judge mixing by."""
         plan = self.plan
         if not plan.summed:
             return {}

@@ -29,6 +29,7 @@ from offcut.langevin.sampler import (
 )
 from offcut.langevin.walk import ExchangeSampler, PseudoMarginalSampler
 from offcut.models.prior import Prior, is_positive
+from offcut.numerics.rendering import call
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest
 from offcut.samplers.walk import Exchange, PseudoMarginal
@@ -230,18 +231,14 @@ class MatrixLangevinModel(Model):
         return caps(modal_frames(posterior), probability)
 
     def __repr__(self) -> str:
-        kind = type(self.kappa_prior).__name__
-        numbers = ", ".join(
-            f"{np.round(np.asarray(getattr(self.kappa_prior, name)), 6).tolist()}"
-            for name in self.kappa_prior.arg_constraints
-            if hasattr(self.kappa_prior, name)
+        inferred = "inferred" if self.F1 is None else self.F1
+        return call(
+            "MatrixLangevinModel",
+            self.kappa_prior,
+            G_prior=self.F0,
+            H=inferred if self.infer_H else None,
+            method=self.method,
         )
-        parts = [f"{kind}({numbers})"]
-        if self.F0 is not None:
-            parts.append(f"G_prior={self.F0.tolist()}")
-        if self.infer_H:
-            parts.append("H='inferred'" if self.F1 is None else f"H={self.F1.tolist()}")
-        return f"MatrixLangevinModel({', '.join(parts)}, method={self.method!r})"
 
 
 def _is_orthogonal(H: np.ndarray) -> bool:

@@ -197,9 +197,9 @@ def certainty(draws: Draws, counts: np.ndarray, labels: np.ndarray) -> np.ndarra
     """Mean over draws of what each counts for an event; :func:`consensus` says how."""
     largest = np.maximum.reduceat(counts, draws.offsets, axis=0)
     home = np.repeat(largest, draws.numbers, axis=0)
-    stands = (counts == counts.max(axis=1, keepdims=True)) | (counts == home)
-    standing = np.where(stands, counts, 0)
-    credit = standing / standing.sum(axis=1, keepdims=True)
+    eligible = (counts == counts.max(axis=1, keepdims=True)) | (counts == home)
+    credit = np.where(eligible, counts, 0)
+    credit = credit / credit.sum(axis=1, keepdims=True)
     parts = draws.chunks(np.arange(len(labels)))
     sums = np.concatenate([sum_own(draws.cells(part), credit, labels[part]) for part in parts])
     return np.minimum(sums / len(draws.numbers), 1)

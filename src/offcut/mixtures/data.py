@@ -1,7 +1,4 @@
-"""From what the user has to events and probes.
-
-Static sizes of a mixture problem, and its arrays.
-"""
+"""Data of a mixture: events and probes from what the user has, their static sizes, and arrays."""
 
 from __future__ import annotations
 
@@ -77,7 +74,6 @@ class MixtureData(NamedTuple):
 
     @property
     def n(self) -> jax.Array:
-        """Events."""
         return self.counts.sum()
 
 

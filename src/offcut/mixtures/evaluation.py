@@ -1,13 +1,11 @@
-"""Posterior predictive events: draws of draws, by rejection where the filter applies.
+"""What the posterior of a mixture says at points: densities and predictive events.
 
-Posterior draws of a mixture as arrays: what densities, labels and tables are computed from.
-
-Densities under the posterior of a mixture, in the window or before the filter.
-
-Before the filter sum_k omega_k N_k(x). What passes has density a(x) sum_k (w_k / Z_k) N_k(x), w_k
-being the weights in the window and Z_k the components' masses there. The marginal of some
-coordinates x_A is sum_k (w_k / Z_k) N_k(x_A) E[a(x) | x_A], the last a normal expectation over the
-other coordinates, taken over a lattice that is shifted at random for every draw.
+Posterior draws as arrays (``Draws``) are what these, labels and tables are computed from. Before
+the filter the density is sum_k omega_k N_k(x). What passes has density
+a(x) sum_k (w_k / Z_k) N_k(x), w_k being the weights in the window and Z_k the components' masses
+there. The marginal of some coordinates x_A is sum_k (w_k / Z_k) N_k(x_A) E[a(x) | x_A], the last a
+normal expectation over the other coordinates, taken over a lattice that is shifted at random for
+every draw. Predictive events are draws of draws, by rejection where the filter applies.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def look_up(groups: Any, names: Sequence[str], n: int) -> np.ndarray:
     if groups is None:
         if len(names) > 1:
             raise DataError(
-                f"the fit has {len(names)} groups, {told(names)}: give groups= with one of these "
+                f"the fit has {len(names)} groups, {listed(names)}: give groups= with one of these "
                 "names for each event"
             )
         return np.zeros(n, np.int32)
@@ -81,7 +81,7 @@ def look_up(groups: Any, names: Sequence[str], n: int) -> np.ndarray:
     places = {name: place for place, name in enumerate(names)}
     unknown = sorted(set(given.tolist()) - set(names))
     if unknown:
-        raise DataError(f"the fit knows the groups {told(names)}, not {told(unknown)}")
+        raise DataError(f"the fit knows the groups {listed(names)}, not {listed(unknown)}")
     return np.array([places[name] for name in given.tolist()], np.int32)
 
 
@@ -89,12 +89,12 @@ def place_of_group(name: Any, names: Sequence[str]) -> int:
     """The place of one group; it may be left out (None) where there is one."""
     if name is None and len(names) > 1:
         raise SettingsError(
-            f"the posterior has {len(names)} groups: say which with group=, one of {told(names)}"
+            f"the posterior has {len(names)} groups: say which with group=, one of {listed(names)}"
         )
     if name is None:
         return 0
     if isinstance(name, float | bool) or str(name) not in names:
-        raise SettingsError(f"there is no group {name!r}; the fit knows {told(names)}")
+        raise SettingsError(f"there is no group {name!r}; the fit knows {listed(names)}")
     return names.index(str(name))
 
 
@@ -110,7 +110,7 @@ def as_numbers(names: Sequence[str]) -> np.ndarray | None:
     return np.array(numbers, np.int32 if small else np.int64)
 
 
-def told(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """Names for a message, numbers bare and texts in quotes."""
     shown = [name if as_numbers([name]) is not None else repr(name) for name in names]
     more = len(shown) - MOST_LISTED

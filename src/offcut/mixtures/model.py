@@ -29,6 +29,7 @@ from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.weights import Concentration, Hierarchy, Sticks
 from offcut.mixtures.window import Window
 from offcut.numerics.normal import NormalInverseWishart
+from offcut.numerics.rendering import call
 from offcut.numerics.spelling import renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
@@ -371,14 +372,19 @@ class TruncatedMixture(Model):
         return digest(type(self), self.base, weights, moves, skeleton(self.window))
 
     def __repr__(self) -> str:
-        parts = [repr(self.window)] if repr(self.window) else []
-        parts += [f"components={self.components}", f"alpha={self.alpha!r}"]
-        if repr(self.base) != repr(NormalInverseWishart()):
-            parts.append(f"base={self.base!r}")
-        parts.append(f"weights={self.weights!r}")
-        if self.hierarchical:
-            parts += ["hierarchical=True", f"group_alpha={self.group_alpha!r}"]
-        return f"TruncatedMixture({', '.join(parts)})"
+        region, log_accept = self.window.region, self.window.log_accept
+        ours = repr(self.base) == repr(NormalInverseWishart())
+        return call(
+            "TruncatedMixture",
+            *([] if region is None else [region]),
+            components=self.components,
+            alpha=self.alpha,
+            base=None if ours else self.base,
+            log_accept=log_accept,
+            weights=self.weights,
+            hierarchical=True if self.hierarchical else None,
+            group_alpha=self.group_alpha if self.hierarchical else None,
+        )
 
 
 def _name_approximation(posterior: xr.DataTree) -> None:

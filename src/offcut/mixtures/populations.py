@@ -18,7 +18,7 @@ from offcut.errors import SettingsError
 from offcut.mixtures.allocation import choose
 from offcut.mixtures.consensus import Consensus, consensus, match_components
 from offcut.mixtures.evaluation import Draws, as_points, chunks, components_of, draws_of, log_terms
-from offcut.mixtures.groups import place_of_group, told
+from offcut.mixtures.groups import listed, place_of_group
 from offcut.mixtures.membership import probabilities
 from offcut.numerics import keys
 from offcut.numerics.normal import log_normals
@@ -253,7 +253,7 @@ def compare(labels: Labels, first: Any = None, second: Any = None) -> list[Diffe
         first, second = names
     if first is None or second is None or str(first) == str(second):
         raise SettingsError(
-            f"compare needs two different groups of {told(names)}, got {first!r} and {second!r}"
+            f"compare needs two different groups of {listed(names)}, got {first!r} and {second!r}"
         )
     one, other = (place_of_group(name, names) for name in (first, second))
     rows = []
@@ -281,27 +281,27 @@ def _alone(values: np.ndarray) -> Any:
     return float(values[0]) if values.size == 1 else values
 
 
-def only_standing(found: Labels, x: np.ndarray) -> Labels:
+def only_matched(found: Labels, x: np.ndarray) -> Labels:
     """Give events of other populations to the most probable one; ``x`` are the events.
 
     The consensus may set events on a border apart although no component is mostly theirs, Binder's
     loss in particular. Such a population has no mean, and ``predict`` could never name it.
     """
-    standing = np.unique(found.matches[found.matches >= 0])
-    if len(standing) == found.populations:
+    kept = np.unique(found.matches[found.matches >= 0])
+    if len(kept) == found.populations:
         return found
-    labels = _renamed(found.labels, standing, found.populations)
-    matches = _renamed(found.matches, standing, found.populations)
+    labels = _renamed(found.labels, kept, found.populations)
+    matches = _renamed(found.matches, kept, found.populations)
     certainty = found.certainty.copy()
-    homeless = labels < 0
-    shares = probabilities(found.draws, matches, len(standing), x[homeless])
-    labels[homeless], certainty[homeless] = shares.argmax(1), shares.max(1)
+    unmatched = labels < 0
+    shares = probabilities(found.draws, matches, len(kept), x[unmatched])
+    labels[unmatched], certainty[unmatched] = shares.argmax(1), shares.max(1)
     by_size = np.argsort(-np.bincount(labels), kind="stable")
     return replace(
         found,
-        labels=_renamed(labels, by_size, len(standing)),
+        labels=_renamed(labels, by_size, len(kept)),
         certainty=certainty,
-        matches=_renamed(matches, by_size, len(standing)),
+        matches=_renamed(matches, by_size, len(kept)),
     )
 
 

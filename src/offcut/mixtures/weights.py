@@ -1,15 +1,6 @@
-"""Groups that share components: the hierarchical Dirichlet process (Teh et al. 2006), truncated.
+"""Weights of a mixture: stick-breaking, for groups a hierarchy, and their concentrations.
 
-    beta ~ sticks(gamma),    omega_g | beta ~ Dirichlet(alpha beta_1, ..., alpha beta_K).
-
-Given the number c_gk of points of group g in component k: omega_g ~ Dirichlet(alpha beta + c_g).
-For beta the omega are summed out; with t_gk the number of tables that c_gk customers occupy in a
-Chinese restaurant with concentration alpha beta_k (each customer i = 0, 1, ... opens one with
-probability alpha beta_k / (alpha beta_k + i)), the sticks of beta see sum_g t_gk as counts.
-
-The concentration of a Dirichlet process: a number, or a prior on it.
-
-Stick-breaking weights: the truncated Dirichlet process (Ishwaran & James 2001).
+The truncated Dirichlet process (Ishwaran & James 2001) breaks sticks
 
     v_k ~ Beta(1, alpha), k < K, v_K = 1,    omega_k = v_k prod_{l<k} (1 - v_l).
 
@@ -21,6 +12,17 @@ sticks summed out the labels have
 which depends on the order of the components. Swapping the labels of two components is therefore a
 move of its own (Papaspiliopoulos & Roberts 2008); without it a large component that sits behind
 small ones stays there.
+
+Groups that share components have the hierarchical Dirichlet process (Teh et al. 2006), truncated,
+
+    beta ~ sticks(gamma),    omega_g | beta ~ Dirichlet(alpha beta_1, ..., alpha beta_K).
+
+Given the number c_gk of points of group g in component k: omega_g ~ Dirichlet(alpha beta + c_g).
+For beta the omega are summed out; with t_gk the number of tables that c_gk customers occupy in a
+Chinese restaurant with concentration alpha beta_k (each customer i = 0, 1, ... opens one with
+probability alpha beta_k / (alpha beta_k + i)), the sticks of beta see sum_g t_gk as counts.
+
+A concentration is a number, or has a prior.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from jax.scipy.special import betaln, gammaln
 
 from offcut.errors import ModelError
 from offcut.models.support import in_support, log_prob
+from offcut.numerics.rendering import written
 from offcut.numerics.slice_sampling import slice_sample
 
 
@@ -94,16 +97,8 @@ class Concentration:
         moved = slice_sample(key, log_density, start, -LARGEST, LARGEST, 1.0, jnp.array([True]))
         return jnp.exp(moved[0])
 
-    def _named(self) -> dict[str, float]:
-        """Parameters of the prior."""
-        names = [n for n in self.prior.arg_constraints if hasattr(self.prior, n)]  # type: ignore[union-attr]
-        return {n: float(getattr(self.prior, n)) for n in names}
-
     def __repr__(self) -> str:
-        if self.prior is None:
-            return f"{self.fixed:g}"
-        values = ", ".join(f"{name}={value:g}" for name, value in self._named().items())
-        return f"{type(self.prior).__name__}({values})"
+        return written(self.fixed if self.prior is None else self.prior)
 
 
 #: log alpha stays within these; nobody's prior reaches beyond.

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from offcut.errors import DataError, ModelError
-from offcut.mixtures.groups import as_numbers, told
+from offcut.mixtures.groups import as_numbers, listed
 from offcut.mixtures.window_mass import (
     BOX_POINTS,
     OTHER_POINTS,
@@ -26,6 +26,7 @@ from offcut.mixtures.window_mass import (
 )
 from offcut.numerics import keys
 from offcut.numerics.normal import Components
+from offcut.numerics.rendering import written
 from offcut.regions import ByGroup
 from offcut.regions.sets import Predicate, as_region
 
@@ -66,7 +67,7 @@ class Window:
         if placed.numbers is None and (self.accept_by_group or not self._looked_up):
             raise DataError(
                 "a function of the group gets its number, but the groups are named "
-                f"{told(names)}: number them, or give offcut.regions.ByGroup with their names"
+                f"{listed(names)}: number them, or give offcut.regions.ByGroup with their names"
             )
         if self._looked_up:
             assert isinstance(self.region, ByGroup)
@@ -185,9 +186,8 @@ class Window:
         return probability
 
     def __repr__(self) -> str:
-        name = getattr(self.log_accept, "__name__", type(self.log_accept).__name__)
         parts = [] if self.region is None else [repr(self.region)]
-        parts += [] if self.log_accept is None else [f"log_accept={name}"]
+        parts += [] if self.log_accept is None else [f"log_accept={written(self.log_accept)}"]
         return ", ".join(parts)
 
 
@@ -198,11 +198,12 @@ def _placed(region: ByGroup, names: Sequence[str], numbers: np.ndarray | None) -
     if lacking and region.listed:
         raise DataError(
             f"ByGroup([...]) has windows for the groups 0 to {len(windows) - 1}, but the groups "
-            f"are {told(names)}: say which window is whose, ByGroup({{{lacking[0]!r}: ..., ...}})"
+            f"are {listed(names)}: say which window is whose, ByGroup({{{lacking[0]!r}: ..., ...}})"
         )
     if lacking:
         raise DataError(
-            f"there is no window for {told(lacking)}; ByGroup has windows for {told(list(windows))}"
+            f"there is no window for {listed(lacking)}; ByGroup has windows for "
+            f"{listed(list(windows))}"
         )
     keys = range(len(names)) if numbers is None else numbers.tolist()
     if numbers is None:

@@ -200,7 +200,7 @@ def importance_mass(
         components.roots
     )
     away = events[None, :, :] - components.means[:, None, :]
-    standing = jnp.einsum("kij,kaj->kai", inverse, away)
+    standardised = jnp.einsum("kij,kaj->kai", inverse, away)
     fewer = max(points // PART, FEWEST, 4 * (d + 1))
 
     def weigh(key: jax.Array, proposal: Proposal, number: int) -> tuple[jax.Array, jax.Array]:
@@ -223,7 +223,7 @@ def importance_mass(
         return _fitted(z, log_w, proposal), None
 
     keys = jax.random.split(key, ROUNDS + 1)
-    proposal, _ = lax.scan(improve, _begun(standing), keys[:ROUNDS])
+    proposal, _ = lax.scan(improve, _begun(standardised), keys[:ROUNDS])
     _, log_w = weigh(keys[ROUNDS], proposal, points)
     most = jnp.max(log_w, axis=1)
     weights = jnp.exp(log_w - jnp.where(jnp.isneginf(most), 0.0, most)[:, None])
@@ -234,11 +234,11 @@ def importance_mass(
     return Masses(jnp.where(resolved, log_z, -jnp.inf), jnp.where(resolved, error, 0.0))
 
 
-def _begun(standing: jax.Array) -> Proposal:
+def _begun(standardised: jax.Array) -> Proposal:
     """The events (K, A, d) weighted by the component, with part of the spread of all of them."""
-    K, _, d = standing.shape
-    fitted = _fitted(standing, -0.5 * jnp.sum(standing**2, axis=2), _standard(K, d))
-    spread = jnp.var(standing, axis=1)
+    K, _, d = standardised.shape
+    fitted = _fitted(standardised, -0.5 * jnp.sum(standardised**2, axis=2), _standard(K, d))
+    spread = jnp.var(standardised, axis=1)
     # One event has no spread; a tenth of the component's own is a beginning.
     added = jnp.where(spread > 1e-12, 0.05 * spread, 0.01)
     covariances = jnp.einsum("kij,klj->kil", fitted.roots, fitted.roots) + _diagonal(added)

@@ -1,15 +1,12 @@
-"""Truncation: a proposal from the base distribution is kept if and only if it lies inside.
+"""Any distribution behind a filter: ``offcut.truncated`` and ``offcut.selected``.
 
-The acceptance probability is 0 or 1, so no uniforms are drawn, log a and log(1 - a) drop out of
-the joint density, and the base is sampled as a batch.
-
-Where proposals come from: a base distribution, perhaps seen through measurement error.
-
-Without noise a proposal is a draw of the base. With noise it is a pair: the true value t ~ base and
+A proposal is a draw of the base. With measurement error it is a pair: the true value t ~ base and
 the noisy value o ~ noise(t), with density base(t) noise(o | t). The filter sees o and so do we;
 t is drawn for every observation along with the parameters.
 
-Selection: a draw from the base is recorded with a probability, which theta may govern.
+Truncation keeps a proposal if and only if it lies inside. The acceptance probability is 0 or 1, so
+no uniforms are drawn, log a and log(1 - a) drop out of the joint density, and the base is sampled
+as a batch. Selection records a proposal with a probability, which theta may govern.
 """
 
 from __future__ import annotations
@@ -26,6 +23,7 @@ from offcut.models.prior import Theta
 from offcut.models.rejection import Point, Proposed, RejectionModel
 from offcut.models.support import in_support, log_prob
 from offcut.numerics.keys import with_native_fallback
+from offcut.numerics.rendering import call
 
 Base = Callable[..., dist.Distribution]
 TRUE, NOISY = "true", "noisy"
@@ -75,6 +73,7 @@ class Source:
     """Draws and densities of proposals, for one point unless it says otherwise."""
 
     def __init__(self, base: Base, noise: Callable[..., dist.Distribution] | None) -> None:
+        self.given = (base, noise)
         self.base = checked_distribution(
             base, "base", 'base=lambda theta: numpyro.distributions.Normal(theta["loc"], 1)'
         )
@@ -150,6 +149,7 @@ class Selected(RejectionModel):
     ) -> None:
         self.source = Source(base, noise)
         self.base = self.source.base
+        self._given = {"log_accept": log_accept, "log_reject": log_reject}
         super().__init__(
             prior,
             propose=self.source.sample,
@@ -159,6 +159,11 @@ class Selected(RejectionModel):
             latent=self.source.latent,
             **options,
         )
+
+    def __repr__(self) -> str:
+        base, noise = self.source.given
+        settings = {**self._given, "noise": noise, **self._options()}
+        return call("selected", base, prior=self.prior.given, **settings)
 
     def _of_recorded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The user's function of a noisy value, as one of a whole proposal."""
@@ -259,6 +264,11 @@ class Truncated(RejectionModel):
             **options,
         )
 
+    def __repr__(self) -> str:
+        base, noise = self.source.given
+        settings = {"inside": self.inside, "noise": noise, **self._options()}
+        return call("truncated", base, prior=self.prior.given, **settings)
+
     def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
         """Base draws as one batch, no uniforms."""
         points = self.source.sample_block(key, theta, size)
@@ -302,7 +312,7 @@ class Truncated(RejectionModel):
 
 
 def _log_of(answer: jax.Array) -> jax.Array:
-    """0 inside, -inf outside, NaN (a broken promise) where the answer is neither yes nor no."""
+    """0 inside, -inf outside, NaN (an error) where the answer is neither yes nor no."""
     log_accept = jnp.where(answer.astype(bool), 0.0, -jnp.inf)
     if answer.dtype == bool:
         return log_accept

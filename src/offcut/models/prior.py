@@ -130,10 +130,13 @@ class Prior:
         Those of them that have a Delta as prior.
     size : int
         Dimension of the unconstrained vector.
+    given : dict or callable
+        The prior as it came, to print it.
     """
 
     @_one_thread_at_a_time
     def __init__(self, prior: Any, exact: tuple[str, ...] = ()) -> None:
+        self.given = dict(prior) if isinstance(prior, Mapping) else prior
         self._model = _Fixing(_as_numpyro_model(prior))
         try:
             sites = handlers.trace(handlers.seed(self._model, 0)).get_trace()

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from offcut.errors import ModelError
+from offcut.numerics.rendering import call
 
 
 class Clamped:
@@ -63,7 +64,7 @@ class Clamped:
         return at(self.lower), at(self.upper)
 
     def __repr__(self) -> str:
-        return f"Clamped(lower={self.lower}, upper={self.upper})"
+        return call("Clamped", lower=self.lower, upper=self.upper)
 
 
 Zone = Callable[..., Any]

@@ -24,6 +24,7 @@ from offcut.models.prior import Prior, Theta
 from offcut.models.recording import Clamped, checked_censoring
 from offcut.numerics.keys import with_native_fallback
 from offcut.numerics.log1mexp import log1mexp
+from offcut.numerics.rendering import call
 from offcut.programs.cache import Kept, Programs
 from offcut.programs.identity import UnidentifiedError, digest, skeleton, traced, unknown
 
@@ -136,6 +137,25 @@ class RejectionModel(Model):
     def data_identity(self, prepared: Prepared) -> list[jax.Array]:
         """All arrays: they know which observations are censored."""
         return jax.tree.leaves(prepared.arrays)
+
+    def __repr__(self) -> str:
+        return call(
+            type(self).__name__,
+            prior=self.prior.given,
+            propose=self.propose,
+            log_proposal=self.log_proposal,
+            log_accept=self.log_accept,
+            log_reject=self.log_reject,
+            latent=self.latent,
+            **self._options(),
+        )
+
+    def _options(self) -> dict[str, Any]:
+        """Settings that all rejection models have, as they are printed."""
+        updates = {names if names[1:] else names[0]: f for names, f in self.exact_updates.items()}
+        zones = self.censored
+        censored = zones[0] if isinstance(zones, tuple) and len(zones) == 1 else zones
+        return {"censored": censored, "exact_updates": updates}
 
     @property
     def programs(self) -> Programs:

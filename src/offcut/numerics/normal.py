@@ -57,12 +57,10 @@ class Wishart(NamedTuple):
 
     @property
     def precision(self) -> jax.Array:
-        """Phi."""
         return _square(self.precision_root)
 
     @property
     def covariance(self) -> jax.Array:
-        """Phi⁻¹."""
         return _square(self.covariance_root)
 
 

@@ -1,4 +1,4 @@
-"""Names that come from files, as text: they may hold anything."""
+"""Text of messages and labels: numbers in short, and names from files, which may hold anything."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Equal-area maps of frames, one for each column, centred at its mean modal direction.
+"""Frames with circles around their modal directions, on a sphere or on maps.
 
-Circles and points around modal directions, alike on the globe and on the maps.
-
-The sphere seen from outside, its far side veiled: the paper's picture of frames.
+The sphere is seen from outside, its far side veiled: the paper's picture. Equal-area maps, one for
+each column, are centred at its mean modal direction. Circles and points are alike on both.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """The picture of a region: what to show, and where.
 
-Shapes in the plane that matplotlib has a patch for.
-
-Which part of the line or plane shows a region: that of its finite limits, with some room.
-
-A region of numbers in a picture: a shaded band for each interval.
-
-A region of the plane in a picture: a patch where there is one, else the outline on a grid.
+Numbers are a line with a shaded band for each interval. In the plane a region is a patch where
+matplotlib has one of its shape, else the outline on a grid. What is shown is the part of line or
+plane with the region's finite limits, and some room.
 """
 
 from __future__ import annotations

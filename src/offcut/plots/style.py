@@ -1,7 +1,4 @@
-"""Colours, lines and sizes that all pictures share.
-
-Words on the pictures of orientations: names of the columns, and small print.
-"""
+"""What all pictures share: colours, lines and sizes, labels, and the order of their arguments."""
 
 from __future__ import annotations
 

@@ -4,12 +4,9 @@ A region is written for one point and gives one boolean; ``jax.jit`` and ``jax.v
 model with covariates it is called with the point and its covariate: shapes ignore the second,
 predicates receive it like every other function of the model.
 
-Numbers of a region: constants that NumPy checks and hashes, or traced values that JAX carries.
-
-A constant stays in NumPy's float64 and is compared there, unless the point is a JAX array: outside
-Offcut's own float64 JAX would round it to float32.
-
-A region that has a formula: what Box, Ball and Polytope share is the check of the point.
+The numbers of a region are constants that NumPy checks and hashes, or traced values that JAX
+carries. A constant stays in NumPy's float64 and is compared there, unless the point is a JAX array:
+outside Offcut's own float64 JAX would round it to float32.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Set operations: intersection, union and complement of regions, by the booleans of their parts.
+"""Regions made of others, and of functions.
 
-Any function of a point as a region.
-
-Windows that differ by group: which one applies, a covariate says.
+Intersection, union and complement combine the booleans of their parts; a predicate is any function
+of a point; where windows differ by group, a covariate says which one applies.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _run_from_host(
     capacity: int,
     store: bool = True,
 ) -> Run:
-    """One compiled run of Algorithm 1; an error where log_accept breaks its promise."""
+    """One compiled run of Algorithm 1; an error where log_accept exceeds 0 or is NaN."""
 
     def run(key: Any, theta: Theta, data: Observed, buffer: Rejected, limit: Any) -> Run:
         return run_algorithm_1(model, layout, key, theta, data, buffer, limit, store=store)
