@@ -80,7 +80,7 @@ class AugmentedSampler(GPSampler):
         )
         moved, more = self.summed_moves(k[4], moved, stage, data)
         stats |= more
-        moved = _chosen(status == OK, moved, state, held)
+        moved = moved._replace(own=held)
         described = self.described(moved, data)
         never = jnp.array(False)  # a sweep that does not fit ends the run
         stats = {"rejected": held.count, "attempts": attempts, "gave_up": never, **stats}
@@ -275,16 +275,6 @@ class AugmentedSampler(GPSampler):
             'excludes what the data ask for. Raise the budget, leave it at "auto", or take a '
             "base density closer to the data or a smaller variance of the process"
         )
-
-
-def _chosen(fine: jax.Array, moved: State, state: State, held: Points) -> State:
-    """The new state, or the old one where the sweep is void; rejections are scratch."""
-    kept = jax.tree.map(
-        lambda new, old: jnp.where(fine, new, old),
-        moved._replace(own=()),
-        state._replace(own=()),
-    )
-    return kept._replace(own=held._replace(count=jnp.where(fine, held.count, state.own.count)))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))

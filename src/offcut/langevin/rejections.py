@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from offcut.augmentation.rejections import settle
 from offcut.langevin.hypergeometric import log_h, log_h_drop
 from offcut.langevin.relative import propose
 from offcut.numerics.arrays import materialised
@@ -61,6 +62,10 @@ class Held(NamedTuple):
     section: jax.Array
     stopped: jax.Array  # (p-1,)
     along: jax.Array  # (p,) sums of G_jᵀ y_j
+
+    def settled(self, ok: jax.Array, old: Held) -> Held:
+        """This Y where ok, else the old one, which stands in this buffer, too."""
+        return Held(self.taken, *settle(ok, tuple(self[1:]), tuple(old[1:])))
 
     @property
     def size(self) -> jax.Array:
