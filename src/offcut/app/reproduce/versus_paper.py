@@ -136,7 +136,7 @@ FULL = Plan(
 class Shown(NamedTuple):
     """Sections as (title, anchor, level, parts), comparisons, and runs of an earlier call."""
 
-    sections: list[tuple[str, str, int, list[str]]]
+    sections: list[tuple[str, str, int, list[dict[str, Any]]]]
     rows: list[Beside]
     again: list[str]
 
