@@ -1,6 +1,6 @@
 """``offcut fit density`` and ``offcut fit intensity``: data, support or window, and the model.
 
-What fitted densities and intensities say: where the curve is high, and how sure that is.
+What they say: where the curve is high, and how sure that is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from offcut.app.fit import curve_pictures
 from offcut.app.fit.parse import number_or_none
-from offcut.app.fit.recipe import Request, Result, Sheet, Task, by_group, read_boxed, span
+from offcut.app.fit.request import Request, Result, Sheet, Task, by_group, read_boxed, span
 from offcut.app.html.markup import literal
 from offcut.errors import SettingsError
 from offcut.gp.evaluation import Bands, bands
@@ -38,7 +38,7 @@ class CurveResult(Result):
     @property
     def probability(self) -> float:
         """Of the bands."""
-        return float(self.fit.request.options["probability"])
+        return float(self.fit.request.options.probability)
 
     @property
     def names(self) -> list[str]:
@@ -257,7 +257,7 @@ def prepare_density(request: Request) -> Task:
     from offcut.gp.model import GPDensity
 
     table, support = read_boxed(request)
-    base = request.options["base"]
+    base = request.options.base
     if base == "uniform" and (support is None or not _is_bounded(support)):
         raise SettingsError(
             "--base uniform needs a bounded support: give both --lower and --upper, or take "
@@ -283,7 +283,7 @@ def prepare_intensity(request: Request) -> Task:
             f"offcut fit intensity is for events on a line or in a plane, but there are {size} "
             f"columns ({', '.join(table.names)}); choose one or two with --columns"
         )
-    notes = []
+    notes, guesses = [], []
     low, high = np.full(size, -np.inf), np.full(size, np.inf)
     if window is not None:
         low, high = (np.broadcast_to(side, (size,)) for side in (window.lower, window.upper))
@@ -295,7 +295,7 @@ def prepare_intensity(request: Request) -> Task:
     high = np.where(np.isfinite(high), high, values.max(axis=0) + gap)
     window = Box(low, high)
     if guessed.any():
-        notes.append(
+        guesses.append(
             f"The window was **guessed** from the data, {window!r}: the first and the last event "
             "and a mean gap beyond them. Where recording began and ended is part of the data: give "
             "it with `--lower` and `--upper` if you know it."
@@ -303,17 +303,18 @@ def prepare_intensity(request: Request) -> Task:
     else:
         notes.append(f"Events were recorded in {window!r}.")
     model = GPIntensity(window, **_shared(request))
-    return Task(model, by_group(table, _points(values)), table, notes=notes)
+    data = by_group(table, _points(values))
+    return Task(model, data, table, notes=[*guesses, *notes], guesses=guesses)
 
 
 def _shared(request: Request) -> dict[str, Any]:
     options = request.options
     return {
-        "kernel": options["kernel"],
-        "length_scale": number_or_none(options["length_scale"], "--length-scale"),
-        "variance": number_or_none(options["variance"], "--variance"),
-        "method": options["method"],
-        "joint_moves": options.get("joint_moves", True),
+        "kernel": options.kernel,
+        "length_scale": number_or_none(options.length_scale, "--length-scale"),
+        "variance": number_or_none(options.variance, "--variance"),
+        "method": options.method,
+        "joint_moves": options.joint_moves,
     }
 
 

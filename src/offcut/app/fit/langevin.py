@@ -1,6 +1,6 @@
-"""What fitted orientations say: where the columns point, and how closely frames agree.
+"""``offcut fit langevin``: frames from columns of a table or from an array of matrices.
 
-``offcut fit langevin``: frames from columns of a table or from an array of matrices.
+What fitted orientations say: where the columns point, and how closely frames agree.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from offcut import plots
 from offcut.app.fit.parse import parse_frame
-from offcut.app.fit.recipe import Request, Result, Sheet, Task, by_group, read_rows, span
+from offcut.app.fit.request import Request, Result, Sheet, Task, by_group, read_rows, span
 from offcut.app.html.markup import literal
 from offcut.errors import DataError, SettingsError
 from offcut.langevin.data import TOLERANCE, as_frames
@@ -31,7 +31,7 @@ def prepare(request: Request) -> Task:
     from offcut.langevin.model import MatrixLangevinModel
 
     options = request.options
-    mean = options["prior_mean"]
+    mean = options.prior_mean
     if not 0 < mean < np.inf:
         raise SettingsError(
             f"--prior-mean {mean:g} is not understood; expected a positive number, the mean of "
@@ -41,9 +41,9 @@ def prepare(request: Request) -> Task:
     frames = _frames(table, request)
     _check_orthonormal(table, frames)
     check_groups(table)
-    model = MatrixLangevinModel(dist.Exponential(1.0 / mean), method=options["method"])
+    model = MatrixLangevinModel(dist.Exponential(1.0 / mean), method=options.method)
     d, p = frames.shape[1:]
-    order = "column by column" if options["order"] == "columns" else "row by row"
+    order = "column by column" if options.order == "columns" else "row by row"
     written = "" if table.matrices is not None or p == 1 else f", its entries {order}"
     notes = [f"Each row is a frame of {d} by {p}{written}."]
     return Task(model, by_group(table, as_frames(frames)), table, notes=notes)
@@ -53,17 +53,17 @@ def _frames(table: Table, request: Request) -> np.ndarray:
     """(n, d, p)."""
     if table.matrices is not None:
         d, p = table.matrices.shape[1:]
-        if request.options["frame"] is not None:
-            parse_frame(request.options["frame"], d * p)
+        if request.options.frame is not None:
+            parse_frame(request.options.frame, d * p)
         return table.matrices
-    d, p = parse_frame(request.options["frame"], len(table.names))
+    d, p = parse_frame(request.options.frame, len(table.names))
     if p > d:
         raise SettingsError(
             f"--frame {d}x{p} has more columns than rows, and no more than {d} can be orthonormal; "
             f"did you mean {p}x{d}?"
         )
     n = len(table.values)
-    if request.options["order"] == "columns":
+    if request.options.order == "columns":
         return table.values.reshape(n, p, d).transpose(0, 2, 1)
     return table.values.reshape(n, d, p)
 
@@ -114,7 +114,7 @@ class LangevinResult(Result):
     @property
     def probability(self) -> float:
         """Of all caps."""
-        return float(self.fit.request.options["probability"])
+        return float(self.fit.request.options.probability)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -1,6 +1,6 @@
-"""What a fitted mixture says: populations, what was lost, and which group has more of what.
+"""``offcut fit mixture``: populations in a window.
 
-``offcut fit mixture``: populations in a window.
+What a fitted mixture says: the populations, what was lost, and which group has more of what.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from offcut.app.fit import mixture_pictures
 from offcut.app.fit.parse import parse_limits, parse_region, parse_transform
-from offcut.app.fit.recipe import Request, Result, Sheet, Task, percent, plural, read_rows, span
+from offcut.app.fit.request import Request, Result, Sheet, Task, percent, plural, read_rows, span
 from offcut.app.html.markup import literal
 from offcut.cytometry.events import Events
 from offcut.cytometry.instrument_window import instrument_window
@@ -32,7 +32,7 @@ def prepare(request: Request) -> Task:
     from offcut.mixtures.model import TruncatedMixture
 
     options = request.options
-    transform = parse_transform(options["transform"])
+    transform = parse_transform(options.transform)
     table = read_rows(request)
     box, region = _windows(request, table, transform)
     known = table.recorded.limits is not None and request.lower is None and request.upper is None
@@ -40,20 +40,19 @@ def prepare(request: Request) -> Task:
     table = settle_outside(
         table, combined(box, region, len(table.names)), request.outside, note=note
     )
-    if options["at_limits"] == "drop" and box is not None:
+    if options.at_limits == "drop" and box is not None:
         table, box = _without_faces(table, box)
     check_groups(table)
-    events = _events(table, box, transform, options["compensate"])
+    events = _events(table, box, transform, options.compensate)
     window = events.region if region is None else combined(box, region, len(table.names))
     model = TruncatedMixture(
         window,
-        components=options["components"],
-        prior=options["prior"],
+        components=options.components,
+        prior=options.prior,
         hierarchical=table.group is not None,
     )
-    return Task(
-        model, {"": events.values}, table, table.group, _notes(table, events, window, known), events
-    )
+    notes = _notes(table, events, window, known)
+    return Task(model, {"": events.values}, table, table.group, notes, extra=events)
 
 
 def _windows(request: Request, table: Table, transform: Any) -> tuple[Box | None, Region | None]:
@@ -72,7 +71,7 @@ def _windows(request: Request, table: Table, transform: Any) -> tuple[Box | None
         combined(None, region, size)  # says so where it is about other coordinates
     if type(region) is Box:
         box, region = meet(box, region, size), None
-    if region is not None and (transform != Identity() or request.options["compensate"]):
+    if region is not None and (transform != Identity() or request.options.compensate):
         raise SettingsError(
             f"--region {request.region} is no box, and its faces would bend under --transform or "
             "--compensate; leave these out (transform the columns beforehand), or give a box with "
@@ -282,6 +281,18 @@ class MixtureResult(Result):
         )
         if self.fit.table.group is not None:
             self._write_differences(page)
+
+    def write_trust(self, section: Any) -> None:
+        """How many proposals were rejected, where any were."""
+        from offcut import plots
+
+        if self.posterior.attrs["draws_rejections"]:
+            section.figure(
+                plots.rejections(self.posterior),
+                "rejections",
+                "The number |Y| of rejected proposals in each sweep, and the budget. Chains that "
+                "lie on top of each other agree.",
+            )
 
     def _interval(self, value: Any, ends: Any) -> str:
         """A number with its interval, for each group."""
