@@ -76,3 +76,11 @@ def save_netcdf(tree: xr.DataTree, path: Path) -> Path:
                 part.unlink(missing_ok=True)
             raise error if isinstance(error, OSError) else OSError(str(error)) from error
     return path
+
+
+def load_netcdf(path: Path) -> xr.DataTree:
+    """Draws as they were saved; a damaged file can fail at any byte, with any error."""
+    import xarray as xr
+
+    with xr.open_datatree(path, engine="h5netcdf") as stored:
+        return stored.load()

@@ -16,7 +16,7 @@ import xarray as xr
 from offcut.app.fit.manifest import CHECKPOINTS, MANIFEST, Manifest
 from offcut.driver.checkpoints import forget, refuse_in_use
 from offcut.errors import DataError, SettingsError
-from offcut.files import save_netcdf, writing
+from offcut.files import load_netcdf, save_netcdf, writing
 
 SETTINGS, REPORT = "settings.json", "report.html"
 #: Directories that a fit may write into, and what it may write there.
@@ -198,8 +198,7 @@ class Folder:
         if not path.is_file() or not listed:
             return None
         try:
-            with xr.open_datatree(path, engine="h5netcdf") as stored:
-                return stored.load()
+            return load_netcdf(path)
         except Exception as error:  # a damaged file can fail at any byte
             raise DataError(
                 f"{path} cannot be read ({error}); start afresh with --overwrite"
