@@ -29,12 +29,14 @@ def table(**columns):
 def test_missing_column(folder):
     refused(
         run("fit", "density", table(b=X), "--columns", "c"),
-        "--columns: there is no column 'c'; there are a, b",
+        "--columns: there is no such column: 'c'; the columns are a, b",
     )
-    refused(run("fit", "density", table(), "--columns", "4"), "column 4, but there are 1")
+    refused(
+        run("fit", "density", table(), "--columns", "4"), "column 4 was asked for, but there are 1"
+    )
     refused(run("fit", "density", table(), "--columns", "a,,a"), "has an empty name")
     refused(run("fit", "density", table(), "--columns", "a,A"), "names 'a' more than once")
-    refused(run("fit", "density", table(), "--group", "g"), "--group: there is no column 'g'")
+    refused(run("fit", "density", table(), "--group", "g"), "--group: there is no such column: 'g'")
 
 
 @pytest.mark.parametrize("chosen", [[], ["--columns", "b"]])

@@ -9,13 +9,13 @@ import numpy as np
 
 from offcut.errors import DataError
 from offcut.numerics.extras import needed
-from offcut.tables.columns import as_column, chosen, listed
+from offcut.tables.columns import as_column, chosen, listed, names_rows
 from offcut.tables.delimited import opened, records
 from offcut.tables.fcs import is_fcs
-from offcut.tables.table import Recorded
+from offcut.tables.table import Table, from_columns
 
 
-def read_array(array: Any, channels: Any, group: Any, source: str = "") -> Recorded:
+def read_array(array: Any, channels: Any, group: Any, source: str = "") -> Table:
     """A matrix with a row for each event; ``channels`` names its columns, or chooses by number."""
     if isinstance(group, str):
         raise DataError(
@@ -48,14 +48,16 @@ def read_array(array: Any, channels: Any, group: Any, source: str = "") -> Recor
         names, channels = given, None
     places, _ = chosen(channels, [names], range(size))
     columns = [as_column(matrix[:, place], names[place]) for place in places]
-    values = np.stack(columns, axis=1) if columns else np.empty((len(matrix), 0))
-    return Recorded(
-        values, [names[place] for place in places], list(range(len(places))), source=source
-    )
+    if not columns:
+        return Table(np.empty((len(matrix), 0)), [], [], source=source)
+    return from_columns(columns, [names[place] for place in places], source=source)
 
 
-def read_frame(frame: Any, channels: Any, group: Any, source: str = "") -> Recorded:
-    """A table whose columns have names; by default all but the group and names of rows."""
+def read_frame(frame: Any, channels: Any, group: Any, source: str = "", **said: Any) -> Table:
+    """A table whose columns have names; by default all but the group and names of rows.
+
+    ``said`` goes to ``as_column``: how to speak of what is no number.
+    """
     names = [str(name) for name in frame.columns]
     labels, aside = None, None
     if isinstance(group, str):
@@ -74,14 +76,13 @@ def read_frame(frame: Any, channels: Any, group: Any, source: str = "") -> Recor
     if len(set(spelled)) < len(spelled):
         raise DataError(f"two columns have the same name among {listed(spelled)}; rename one")
     columns = [
-        as_column(frame.iloc[:, place], name) for place, name in zip(places, spelled, strict=True)
+        as_column(frame.iloc[:, place], name, **said)
+        for place, name in zip(places, spelled, strict=True)
     ]
-    return Recorded(
-        np.stack(columns, axis=1), spelled, list(range(len(places))), labels=labels, source=source
-    )
+    return from_columns(columns, spelled, labels=labels, source=source)
 
 
-def read_delimited(path: Path, channels: Any, group: Any) -> Recorded:
+def read_delimited(path: Path, channels: Any, group: Any) -> Table:
     """CSV, or with tabs where the name ends in .tsv."""
     return read_frame(delimited_frame(path), channels, group, path.name)
 
@@ -125,11 +126,6 @@ def delimited_frame(path: Path) -> Any:
     return frame.iloc[:, : len(names)]
 
 
-def names_rows(place: int, name: str) -> bool:
-    """Whether a column is what R and pandas write in front of a table: names of rows."""
-    return place == 0 and name == "Unnamed: 0"
-
-
 def is_number(name: str) -> bool:
     """Whether a name is a number in disguise."""
     try:
@@ -139,7 +135,7 @@ def is_number(name: str) -> bool:
     return True
 
 
-def read_parquet(path: Path, channels: Any, group: Any) -> Recorded:
+def read_parquet(path: Path, channels: Any, group: Any) -> Table:
     """With pyarrow."""
     return read_frame(parquet_frame(path), channels, group, path.name)
 
@@ -158,7 +154,7 @@ def parquet_frame(path: Path) -> Any:
         ) from error
 
 
-def read_npy(path: Path, channels: Any, group: Any) -> Recorded:
+def read_npy(path: Path, channels: Any, group: Any) -> Table:
     """One array, without pickled objects."""
     return read_array(stored_array(path), channels, group, path.name)
 

@@ -20,8 +20,8 @@ from offcut.langevin.data import TOLERANCE, as_frames
 from offcut.langevin.evaluation import Cap
 from offcut.plots.frames import ORDINALS
 from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot, words
-from offcut.tables.read import Table
 from offcut.tables.rows import check_groups
+from offcut.tables.table import Table
 
 
 def prepare(request: Request) -> Task:

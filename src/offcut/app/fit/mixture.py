@@ -5,7 +5,6 @@ What a fitted mixture says: the populations, what was lost, and which group has 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -23,8 +22,8 @@ from offcut.cytometry.transforms import Identity
 from offcut.errors import SettingsError
 from offcut.mixtures.populations import Labels, Population
 from offcut.regions import Box, Region
-from offcut.tables.read import Table
 from offcut.tables.rows import check_groups, combined, meet, settle_outside
+from offcut.tables.table import Table
 
 
 def prepare(request: Request) -> Task:
@@ -35,8 +34,8 @@ def prepare(request: Request) -> Task:
     transform = parse_transform(options.transform)
     table = read_rows(request)
     box, region = _windows(request, table, transform)
-    known = table.recorded.limits is not None and request.lower is None and request.upper is None
-    note = table.recorded.limits_note if known else ""
+    known = table.limits is not None and request.lower is None and request.upper is None
+    note = table.limits_note if known else ""
     table = settle_outside(
         table, combined(box, region, len(table.names)), request.outside, note=note
     )
@@ -58,7 +57,7 @@ def prepare(request: Request) -> Task:
 def _windows(request: Request, table: Table, transform: Any) -> tuple[Box | None, Region | None]:
     """The box of all limits, and a region that is no box."""
     size = len(table.names)
-    known = instrument_window(None, table.names, table.recorded.limits)
+    known = instrument_window(None, table.names, table.limits)
     limits: list[Any] = []
     for text, option, own in (
         (request.lower, "--lower", known.lower),
@@ -95,7 +94,7 @@ def _events(table: Table, box: Box | None, transform: Any, compensate: bool) -> 
     size = len(table.names)
     everything = Box([None] * size, [None] * size)
     return assemble(
-        replace(table.recorded, labels=None),
+        table,
         transform=transform,
         window=everything if box is None else box,
         group=None,

@@ -20,8 +20,9 @@ from offcut.errors import SettingsError
 from offcut.regions import Box
 from offcut.result.diagnostics import Table as Parameters
 from offcut.result.summary import Summary, summary
-from offcut.tables.read import Table, read_table
+from offcut.tables.read import read_table
 from offcut.tables.rows import box_of, check_groups, combined, settle_missing, settle_outside
+from offcut.tables.table import Table
 
 
 @dataclass(frozen=True)
