@@ -41,6 +41,11 @@ def advice(error: OSError) -> str:
     return known or "is there room on the disk, and are you allowed to write there?"
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, or its name where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """What fails in here fails for this file: an error that names it and says what to do."""

@@ -32,10 +32,12 @@ from offcut.regions import Box
 from offcut.tables.columns import as_groups, place_of, told_rows
 from offcut.tables.fcs import read_fcs
 from offcut.tables.frames import (
-    READERS,
+    ARRAY,
+    FRAMES,
     file_kind,
     read_array,
     read_frame,
+    stored_array,
 )
 from offcut.tables.rows import check_finite, check_inside
 from offcut.tables.spillover import Compensation
@@ -287,4 +289,6 @@ def _from_path(path: Path, channels: Any, group: Any) -> Table:
         from offcut.tables.anndata import stored, table_from
 
         return table_from(stored(path), channels, group)
-    return READERS[kind](path, channels, group)
+    if kind == ARRAY:
+        return read_array(stored_array(path), channels, group, path.name)
+    return read_frame(FRAMES[kind](path), channels, group, path.name)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import DataError
+from offcut.files import first_line
 from offcut.numerics.extras import needed
 from offcut.tables.columns import as_column, chosen, listed
 from offcut.tables.table import Table, from_columns
@@ -67,7 +68,7 @@ def stored(path: Path) -> Any:
     try:
         return anndata.read_h5ad(path)
     except Exception as error:  # a damaged file can fail anywhere
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         raise DataError(f"{path} cannot be read as H5AD ({said}); is it damaged?") from error
 
 
@@ -90,7 +91,7 @@ def check_h5ad(path: Path) -> None:
     except DataError as error:
         raise DataError(f"{path} cannot be trusted: {error}; write it again") from error
     except Exception as error:  # a damaged file can fail anywhere
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         raise DataError(f"{path} cannot be read as H5AD ({said}); is it damaged?") from error
 
 

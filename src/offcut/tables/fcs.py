@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import DataError
+from offcut.files import first_line
 from offcut.numerics.extras import needed
 from offcut.regions import Box
 from offcut.tables.columns import chosen, place_of
@@ -49,7 +50,7 @@ def read_fcs(path: Path, channels: Any) -> Table:
     except DataError:
         raise
     except Exception as error:  # keywords may hold anything
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         raise DataError(
             f"the text of {path}, which says what its numbers mean, is damaged ({said}); export "
             "the file again"
@@ -106,7 +107,7 @@ def _parsed(path: Path) -> Any:
             "read(data_set.as_array(), data_set.pnn_labels, window=...)"
         ) from error
     except Exception as error:  # a damaged file can fail at any byte
-        said = str(error) or type(error).__name__
+        said = first_line(error)
         raise DataError(
             f"{path} cannot be read as FCS ({said}): it is damaged, cut short (it has "
             f"{path.stat().st_size:,} bytes), or of a kind that flowio does not know; export "

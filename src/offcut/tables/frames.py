@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import DataError
+from offcut.files import first_line
 from offcut.numerics.extras import needed
 from offcut.tables.columns import as_column, chosen, listed, names_rows
 from offcut.tables.delimited import opened, records
@@ -82,11 +83,6 @@ def read_frame(frame: Any, channels: Any, group: Any, source: str = "", **said: 
     return from_columns(columns, spelled, labels=labels, source=source)
 
 
-def read_delimited(path: Path, channels: Any, group: Any) -> Table:
-    """CSV, or with tabs where the name ends in .tsv."""
-    return read_frame(delimited_frame(path), channels, group, path.name)
-
-
 def delimited_frame(path: Path) -> Any:
     """All columns of a CSV or TSV file, as pandas has them.
 
@@ -135,11 +131,6 @@ def is_number(name: str) -> bool:
     return True
 
 
-def read_parquet(path: Path, channels: Any, group: Any) -> Table:
-    """With pyarrow."""
-    return read_frame(parquet_frame(path), channels, group, path.name)
-
-
 def parquet_frame(path: Path) -> Any:
     """All columns of a Parquet file, as pandas has them."""
     pandas = needed("pandas", f"reading {path.name}")
@@ -147,16 +138,11 @@ def parquet_frame(path: Path) -> Any:
     try:
         return pandas.read_parquet(path, engine="pyarrow")
     except Exception as error:  # a damaged file can fail at any byte
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         raise DataError(
             f"{path} cannot be read as Parquet ({said}); is it damaged, or of another kind? Write "
             "it again"
         ) from error
-
-
-def read_npy(path: Path, channels: Any, group: Any) -> Table:
-    """One array, without pickled objects."""
-    return read_array(stored_array(path), channels, group, path.name)
 
 
 def stored_array(path: Path) -> np.ndarray:
@@ -169,19 +155,16 @@ def stored_array(path: Path) -> np.ndarray:
                 raise ValueError(f"it is an NPZ file with {', '.join(array.files) or 'nothing'}")
             return array
     except Exception as error:  # a damaged file can fail at any byte
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         raise DataError(
             f"{path} cannot be read as an array of numbers ({said}); is it damaged? Save one array "
             "with numpy.save"
         ) from error
 
 
-READERS = {
-    ".csv": read_delimited,
-    ".tsv": read_delimited,
-    ".parquet": read_parquet,
-    ".npy": read_npy,
-}
+#: What reads a table of each kind into a data frame.
+FRAMES = {".csv": delimited_frame, ".tsv": delimited_frame, ".parquet": parquet_frame}
+ARRAY = ".npy"
 
 
 def file_kind(path: Path) -> str:
@@ -199,9 +182,9 @@ def file_kind(path: Path) -> str:
         ) from error
     if suffix == ".fcs" or begins_like_fcs:
         return ".fcs"
-    if suffix != ".h5ad" and suffix not in READERS:
+    if suffix != ".h5ad" and suffix not in (*FRAMES, ARRAY):
         raise DataError(
             f"{path} is of no known kind ({suffix or 'no suffix'}); known are .fcs, .h5ad, "
-            f"{', '.join(READERS)}. Anything else as an array: read(array, channels)"
+            f"{', '.join((*FRAMES, ARRAY))}. Anything else as an array: read(array, channels)"
         )
     return suffix

@@ -12,10 +12,10 @@ from offcut.errors import DataError
 from offcut.tables.columns import as_groups, as_places, numbered, numeric_columns
 from offcut.tables.fcs import read_fcs
 from offcut.tables.frames import (
-    delimited_frame,
+    ARRAY,
+    FRAMES,
     file_kind,
     is_number,
-    parquet_frame,
     read_frame,
     stored_array,
 )
@@ -46,9 +46,9 @@ def read_table(
     Table
     """
     kind = file_kind(path)
-    if kind == ".npy":
+    if kind == ARRAY:
         return _from_array(path, columns, group, frames)
-    if kind in (".csv", ".tsv", ".parquet"):
+    if kind in FRAMES:
         return _from_frame(path, kind, columns, group)
     if group is not None and kind == ".fcs":
         raise DataError(
@@ -64,7 +64,7 @@ def read_table(
 
 
 def _from_frame(path: Path, kind: str, columns: list[str] | None, group: str | None) -> Table:
-    frame = parquet_frame(path) if kind == ".parquet" else delimited_frame(path)
+    frame = FRAMES[kind](path)
     rows = Rows(len(frame), path if kind in TEXT else None)
     if not len(frame):
         raise DataError(

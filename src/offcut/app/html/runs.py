@@ -20,7 +20,7 @@ COLUMNS = ("Run", "Draws", "Worst R-hat", "Smallest ESS", "Certificate", "Took",
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunDiagnostics:
     """The diagnostics of one run.
 
     Attributes
@@ -46,7 +46,7 @@ class Standing:
     text: str
 
 
-def standing(posterior: xr.DataTree) -> Standing:
+def diagnose(posterior: xr.DataTree) -> RunDiagnostics:
     """Read a run's diagnostics from its result."""
     from offcut.result.diagnostics import rejection_numbers
     from offcut.result.summary import summary
@@ -58,7 +58,7 @@ def standing(posterior: xr.DataTree) -> Standing:
         judged["|Y|"] = (numbers["r_hat"], numbers["ess"])
     r_hat_of = max(judged, key=lambda name: np.nan_to_num(judged[name][0], nan=np.inf))
     ess_of = min(judged, key=lambda name: np.nan_to_num(judged[name][1], nan=-np.inf))
-    return Standing(
+    return RunDiagnostics(
         judged[r_hat_of][0],
         r_hat_of,
         judged[ess_of][1],
@@ -86,7 +86,7 @@ def certificate(attrs: Mapping[Any, Any]) -> str:
 
 def describe(posterior: xr.DataTree, seconds: float | None) -> dict[str, Any]:
     """What matters of a run as (term, text), the reasons for doubt, and the whole summary."""
-    attrs, found = posterior.attrs, standing(posterior)
+    attrs, found = posterior.attrs, diagnose(posterior)
     thin = f", every {attrs['thin']}th sweep kept" if attrs["thin"] > 1 else ""
     facts = {
         "Chains": f"{attrs['chains']} × {attrs['draws']:,} draws after {attrs['warmup']:,}{thin}",
@@ -107,7 +107,7 @@ def tabulate(
     """A row of ``COLUMNS`` for each run, and its name and whole summary."""
     rows, summaries = [], []
     for name, posterior, seconds in found:
-        attrs, one = posterior.attrs, standing(posterior)
+        attrs, one = posterior.attrs, diagnose(posterior)
         sweeps = f"{attrs['chains']} × {attrs['draws']:,}" + (
             f" (of {attrs['draws'] * attrs['thin']:,})" if attrs["thin"] > 1 else ""
         )

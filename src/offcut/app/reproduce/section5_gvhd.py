@@ -1,6 +1,6 @@
 """Section 5 of the paper: flow cytometry of graft-versus-host disease, cut off at zero.
 
-Modes of a density on a grid, and how far each stands out.
+Its figures are read by their modes: those of a density on a grid, and how far each stands out.
 """
 
 from __future__ import annotations
