@@ -5,9 +5,7 @@ What came of it, as rows, as a CSV file and as a page.
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -92,11 +90,7 @@ def write_comparison(found: Comparison, folder: Manifest, what: str, command: st
     matplotlib.use("Agg")
     from offcut.app.html import Page
 
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(HEAD)
-    writer.writerows(rows(found))
-    table = folder.put(TABLE, text.getvalue())
+    table = folder.put_table(TABLE, HEAD, rows(found))
     page = Page(
         f"Samplers compared: {literal(what)}",
         lead="Effective draws per CPU-second of the quantity that mixes most slowly, with 95% "

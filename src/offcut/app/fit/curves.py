@@ -15,6 +15,7 @@ import numpy as np
 from offcut.app.fit import curve_pictures
 from offcut.app.fit.parse import number_or_none
 from offcut.app.fit.request import Request, Result, Sheet, Task, by_group, read_boxed, span
+from offcut.app.html import Page
 from offcut.app.html.markup import literal
 from offcut.errors import SettingsError
 from offcut.gp.evaluation import Bands, bands
@@ -199,7 +200,7 @@ class DensityResult(CurveResult):
             found["difference"] = (head, rows)
         return found
 
-    def write(self, page: Any) -> None:
+    def write(self, page: Page) -> None:
         """The density, the groups' differences, and what it stands on."""
         section = page.section("Density", "curve")
         if len(self.names) == 1:
@@ -242,7 +243,7 @@ class IntensityResult(CurveResult):
                 )
         return told
 
-    def write(self, page: Any) -> None:
+    def write(self, page: Page) -> None:
         """The intensity, and what it stands on."""
         section = page.section("Intensity", "curve")
         if len(self.names) == 1:

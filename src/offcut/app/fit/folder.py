@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import re
@@ -206,11 +204,7 @@ class Folder:
 
     def save_table(self, name: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Path:
         """A CSV file among the tables."""
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)
-        writer.writerow(head)
-        writer.writerows([[_cell(value) for value in row] for row in rows])
-        return self.manifest.put(f"{TABLES}/{name}.csv", text.getvalue())
+        return self.manifest.put_table(f"{TABLES}/{name}.csv", head, rows)
 
     def save_figure(self, name: str, text: str) -> Path:
         """A picture of the report."""
@@ -301,8 +295,3 @@ def slug(name: str) -> str:
 def _flat(request: dict[str, Any]) -> dict[str, Any]:
     flat = {name: value for name, value in request.items() if not isinstance(value, dict)}
     return {**flat, **request.get("sampling", {}), **request.get("options", {})}
-
-
-def _cell(value: Any) -> Any:
-    """Numbers with all their digits, without NumPy's names."""
-    return value.item() if hasattr(value, "item") else value

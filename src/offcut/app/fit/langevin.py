@@ -10,10 +10,12 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from offcut import plots
 from offcut.app.fit.parse import parse_frame
 from offcut.app.fit.request import Request, Result, Sheet, Task, by_group, read_rows, span
+from offcut.app.html import Page, Section
 from offcut.app.html.markup import literal
 from offcut.errors import DataError, SettingsError
 from offcut.langevin.data import TOLERANCE, as_frames
@@ -122,9 +124,9 @@ class LangevinResult(Result):
         frames = next(iter(self.fit.task.data.values()))
         return frames.shape[1], frames.shape[2]
 
-    def kappa(self, posterior: Any) -> np.ndarray:
+    def kappa(self, posterior: xr.DataTree) -> np.ndarray:
         """Draws of the concentrations, (draw, column)."""
-        return posterior["posterior"]["kappa"].values.reshape(-1, self.shape[1])
+        return posterior["posterior"].dataset["kappa"].values.reshape(-1, self.shape[1])
 
     def ordinals(self) -> list[str]:
         """Names of the columns."""
@@ -167,7 +169,7 @@ class LangevinResult(Result):
         ]
         return {**super().sheets(), "regions": (head, rows)}
 
-    def write(self, page: Any) -> None:
+    def write(self, page: Page) -> None:
         """Spheres, maps and concentrations, group by group, and the groups together."""
         for group, posterior in self.fit.posteriors.items():
             title = f"Directions of {literal(group)}" if group else "Directions"
@@ -175,7 +177,7 @@ class LangevinResult(Result):
         if len(self.fit.posteriors) > 1:
             self._write_groups(page.section("Groups together", "together"))
 
-    def _write_one(self, section: Any, group: str, posterior: Any) -> None:
+    def _write_one(self, section: Section, group: str, posterior: xr.DataTree) -> None:
         frames = self.fit.task.data[group]
         names, (d, p) = self.ordinals(), self.shape
         what = (
@@ -213,7 +215,7 @@ class LangevinResult(Result):
             "bar is the central 90%.",
         )
 
-    def _write_groups(self, section: Any) -> None:
+    def _write_groups(self, section: Section) -> None:
         section.figure(
             self._groups_figure(),
             "groups",

@@ -10,10 +10,12 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from offcut.app.fit import mixture_pictures
 from offcut.app.fit.parse import parse_limits, parse_region, parse_transform
 from offcut.app.fit.request import Request, Result, Sheet, Task, percent, plural, read_rows, span
+from offcut.app.html import Page, Section
 from offcut.app.html.markup import literal
 from offcut.cytometry.events import Events
 from offcut.cytometry.instrument_window import instrument_window
@@ -135,7 +137,7 @@ class MixtureResult(Result):
     title = "Populations"
 
     @property
-    def posterior(self) -> Any:
+    def posterior(self) -> xr.DataTree:
         """The only run."""
         return self.fit.posteriors[""]
 
@@ -161,7 +163,7 @@ class MixtureResult(Result):
 
     def passing(self) -> np.ndarray:
         """Share of everything that passes the window, in each draw and group, (draw, group)."""
-        shares = self.posterior["posterior"]["window_share"].values
+        shares = self.posterior["posterior"].dataset["window_share"].values
         return shares.reshape(shares.shape[0] * shares.shape[1], -1)
 
     def headline(self) -> list[str]:
@@ -255,7 +257,7 @@ class MixtureResult(Result):
                 )
         return head, rows
 
-    def write(self, page: Any) -> None:
+    def write(self, page: Page) -> None:
         """Pictures and tables."""
         section = page.section("Populations", "found")
         mixture_pictures.write(self, section)
@@ -281,7 +283,7 @@ class MixtureResult(Result):
         if self.fit.table.group is not None:
             self._write_differences(page)
 
-    def write_trust(self, section: Any) -> None:
+    def write_trust(self, section: Section) -> None:
         """How many proposals were rejected, where any were."""
         from offcut import plots
 
@@ -307,7 +309,7 @@ class MixtureResult(Result):
             for name, middle, low, high in triples
         )
 
-    def _write_differences(self, page: Any) -> None:
+    def _write_differences(self, page: Page) -> None:
         section = page.section("Groups compared", "groups")
         _, rows = self.differences()
         shown = [

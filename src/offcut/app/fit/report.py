@@ -8,6 +8,7 @@ from typing import Any
 from offcut.app.fit.folder import Folder
 from offcut.app.fit.recipes import RECIPES
 from offcut.app.fit.request import Result, plural
+from offcut.app.html import Page, Section
 from offcut.app.html.markup import literal
 
 
@@ -28,8 +29,6 @@ def write_report(result: Result, folder: Folder) -> Path:
     import matplotlib
 
     matplotlib.use("Agg")
-    from offcut.app.html import Page
-
     fit = result.fit
     source = fit.table.path.name
     page = Page(
@@ -57,7 +56,7 @@ def _lead(result: Result) -> str:
     return f"{what} for {plural(count, 'row')} of {literal(result.fit.table.path.name)}{told}."
 
 
-def _trust(result: Result, section: Any) -> None:
+def _trust(result: Result, section: Section) -> None:
     section.text(
         "Every number on this page is a summary of draws from the posterior. Chains that agree "
         "(R-hat near 1) and many effective draws (ESS) say that the draws can be believed; the "
@@ -69,7 +68,7 @@ def _trust(result: Result, section: Any) -> None:
     result.write_trust(section)
 
 
-def _data(result: Result, section: Any) -> None:
+def _data(result: Result, section: Section) -> None:
     table = result.fit.table
     facts: list[list[Any]] = [
         ["File", literal(table.path)],
@@ -94,7 +93,7 @@ def _data(result: Result, section: Any) -> None:
         section.text(f"Columns that are not data: {told}. Choose others with `--columns`.")
 
 
-def _making(result: Result, section: Any) -> None:
+def _making(result: Result, section: Section) -> None:
     fit = result.fit
     section.text("The command; with the same versions it gives the same draws, bit for bit.")
     section.code(fit.command)

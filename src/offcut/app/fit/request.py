@@ -16,6 +16,7 @@ import numpy as np
 import xarray as xr
 
 from offcut.app.fit.parse import parse_limits, parse_region, split_columns
+from offcut.app.html import Page, Section
 from offcut.errors import SettingsError
 from offcut.regions import Box
 from offcut.result.diagnostics import Table as Parameters
@@ -140,11 +141,11 @@ class Result:
         """Tables by name, for CSV files."""
         return {"parameters": parameters({k: s.table for k, s in self.summaries.items()})}
 
-    def write(self, page: Any) -> None:
+    def write(self, page: Page) -> None:
         """Sections of the report page."""
         raise NotImplementedError
 
-    def write_trust(self, section: Any) -> None:
+    def write_trust(self, section: Section) -> None:
         """Pictures for the section on how far to trust the runs; by default none."""
 
 
