@@ -239,13 +239,13 @@ class MixtureResult(Result):
         names = self.fit.table.group_names
         head = ["population", "first", "second", "share_first", "share_second"]
         head += ["ratio", "ratio_5%", "ratio_95%", "probability_second_larger"]
+        numbers = {row.name: number for number, row in enumerate(self.populations, 1)}
         rows = []
         for first, second in list(combinations(range(len(names)), 2))[:MOST_PAIRS]:
             for row in self.fit.model.compare(self.labels, first, second):
-                number = int(row.name.split()[-1])
                 rows.append(
                     [
-                        number,
+                        numbers[row.name],
                         names[first],
                         names[second],
                         row.first,
