@@ -87,7 +87,6 @@ KERNELS = [
     offcut.NUTS(),
     offcut.RandomWalk(),
     offcut.Exchange(),
-    offcut.Conjugate(),
     offcut.Direct(),
 ]
 
