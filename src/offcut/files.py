@@ -16,18 +16,34 @@ if TYPE_CHECKING:
 
 
 #: What to do about what an operating system says.
-ADVICE = {
-    errno.ENOSPC: "there is no room left; make some, or write to another disk",
-    errno.EDQUOT: "your share of the disk is used up; make room, or write to another disk",
-    errno.EFBIG: "the file system takes no files of this size; write to another disk",
-    errno.EACCES: "you may not write there; name another directory, or change its permissions",
-    errno.EPERM: "you may not write there; name another directory, or change its permissions",
-    errno.EROFS: "nothing can be written there; name another directory",
-    errno.EISDIR: "a directory is in its place; move it away, or name another directory",
-    errno.ENOTDIR: "a file is in the place of a directory; name another one",
-    errno.EEXIST: "a file is in the place of a directory; name another one",
+_ADVICE = {
+    errno.ENOSPC: "the disk is full; make room, or name a place on another disk",
+    errno.EDQUOT: "your share of the disk is used up; make room, or name a place on another disk",
+    errno.EFBIG: "the file system takes no files of this size; name a place on another disk",
+    errno.EACCES: "permission is missing; change it, or name another place",
+    errno.EPERM: "permission is missing; change it, or name another place",
+    errno.EROFS: "nothing can be written there; name another place",
+    errno.EISDIR: "a directory stands where a file should; move it away, or name another place",
+    errno.ENOTDIR: "a file stands where a directory should; name another place",
+    errno.EEXIST: "a file stands where a directory should; name another place",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+    errno.ENOENT: "it is not there; was it removed while it was in use?",
 }
+
+
+def advice(error: OSError) -> str:
+    """What to do about an error of the file system, in a line.
+
+    >>> advice(OSError(errno.EROFS, "Read-only file system"))
+    'nothing can be written there; name another place'
+    """
+    known = _ADVICE.get(error.errno or 0)
+    return known or "is there room on the disk, and are you allowed to write there?"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, or its name where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 @contextmanager
@@ -39,8 +55,7 @@ def writing(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         said = os.strerror(error.errno) if error.errno else str(error)
-        advice = ADVICE.get(error.errno or 0, "is there room, and are you allowed to write there?")
-        raise OutputError(f"{path} cannot be written ({said}): {advice}") from error
+        raise OutputError(f"{path} cannot be written ({said}): {advice(error)}") from error
 
 
 def made(path: Path) -> Path:
@@ -76,3 +91,11 @@ def save_netcdf(tree: xr.DataTree, path: Path) -> Path:
                 part.unlink(missing_ok=True)
             raise error if isinstance(error, OSError) else OSError(str(error)) from error
     return path
+
+
+def load_netcdf(path: Path) -> xr.DataTree:
+    """Draws as they were saved; a damaged file can fail at any byte, with any error."""
+    import xarray as xr
+
+    with xr.open_datatree(path, engine="h5netcdf") as stored:
+        return stored.load()

@@ -143,7 +143,7 @@ def test_quantities(folder):
 
 
 @pytest.mark.calibrate
-def test_worlds(folder):
+def test_models(folder):
     random = np.random.default_rng(0)
     units = np.eye(3)[0] + 0.3 * random.normal(size=(40, 3))
     np.save("u.npy", units / np.linalg.norm(units, axis=1)[:, None])
@@ -153,8 +153,8 @@ def test_worlds(folder):
     for name in ("augment", "collapsed", "exchange", "pseudo_marginal", "asymptotic (approximate)"):
         assert name in " ".join(frames.stdout.split())
     fixed = ["--length-scale", "2", "--variance", "1", *SHORT]
-    for world in ("density", "intensity"):
-        result = run("compare", world, "t.npy", "--lower", "0", *fixed)
+    for model in ("density", "intensity"):
+        result = run("compare", model, "t.npy", "--lower", "0", *fixed)
         assert result.exit_code == 0, told(result)
         assert "paper's sweep" in result.stdout
     mixture = run("compare", "mixture", "t.npy", "--lower", "0", "--components", "3", *SHORT)

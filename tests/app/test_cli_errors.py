@@ -30,12 +30,14 @@ def table(**columns):
 def test_missing_column(folder):
     refused(
         run("fit", "density", table(b=X), "--columns", "c"),
-        "--columns: there is no column 'c'; there are a, b",
+        "--columns: there is no such column: 'c'; the columns are a, b",
     )
-    refused(run("fit", "density", table(), "--columns", "4"), "column 4, but there are 1")
+    refused(
+        run("fit", "density", table(), "--columns", "4"), "column 4 was asked for, but there are 1"
+    )
     refused(run("fit", "density", table(), "--columns", "a,,a"), "has an empty name")
     refused(run("fit", "density", table(), "--columns", "a,A"), "names 'a' more than once")
-    refused(run("fit", "density", table(), "--group", "g"), "--group: there is no column 'g'")
+    refused(run("fit", "density", table(), "--group", "g"), "--group: there is no such column: 'g'")
 
 
 @pytest.mark.parametrize("chosen", [[], ["--columns", "b"]])
@@ -232,7 +234,7 @@ def test_what_offcut_itself_does_not_expect(folder, monkeypatch):
     def broken(*_):
         raise RuntimeError("screw loose")
 
-    monkeypatch.setattr("offcut.app.fit.run.prepare", broken)
+    monkeypatch.setattr("offcut.app.fit.recipes.Recipe.prepared", broken)
     text = refused(run("fit", "density", table()), "RuntimeError: screw loose", code=1)
     assert "OFFCUT_TRACEBACK=1" in text
     monkeypatch.setenv("OFFCUT_TRACEBACK", "1")
@@ -252,17 +254,17 @@ def test_help_version_and_completion(folder):
     assert whole.exit_code == 0
     for word in ("fit", "compare", "reproduce", "Examples", "Exit codes", "130", "--install-compl"):
         assert word in whole.stdout
-    for world in ("mixture", "langevin", "density", "intensity"):
-        shown = run("fit", world, "--help")
+    for model in ("mixture", "langevin", "density", "intensity"):
+        shown = run("fit", model, "--help")
         assert shown.exit_code == 0
-        assert f"offcut fit {world}" in shown.stdout
+        assert f"offcut fit {model}" in shown.stdout
         assert "Exit codes" in shown.stdout
     assert "models.py:heights" in run("compare", "--help").stdout
     assert run("fit", "densty", "t.csv").exit_code == 2
 
 
 def test_completion_and_a_quick_start():
-    """In a process of its own: ``--help`` must not import JAX, and completion knows the worlds."""
+    """In a process of its own: ``--help`` must not import JAX, and completion knows the models."""
     code = (
         "import sys, offcut.app.cli.app as a\n"
         "try: a.app(['--help'])\n"

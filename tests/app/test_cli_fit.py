@@ -1,4 +1,4 @@
-"""``offcut fit`` from end to end: each world, each kind of file, and what is left behind."""
+"""``offcut fit`` from end to end: each model, each kind of file, and what is left behind."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import xarray as xr
 
 import offcut
 from cli import CURVE, TINY, refused, run, told
-from offcut.app.fit.recipe import Request
-from offcut.app.fit.run import prepare
+from offcut.app.fit.recipes import RECIPES, LangevinOptions
+from offcut.app.fit.request import Request
 
 #: Numbers that fit into single precision, so that an FCS file holds the very same.
 X = np.round(np.random.default_rng(0).gamma(3.0, size=40) * 64) / 64
@@ -217,12 +217,13 @@ def test_langevin(folder):
     assert abs(np.linalg.norm(centre) - 1) < 1e-9
     check_page(folder / "out" / "report.html", "<canvas", "turn the sphere", "concentrations")
 
-    options = {"frame": None, "method": "collapsed", "prior_mean": 10.0}
     for order, axes in (("columns", (0, 2, 1)), ("rows", (0, 1, 2))):
         entries = frames.transpose(axes).reshape(30, 6)
         pd.DataFrame(entries, columns=list("abcdef")).to_parquet("t.parquet")
-        request = Request("langevin", Path("t.parquet"), options={**options, "order": order})
-        np.testing.assert_allclose(prepare(request).data[""], frames, atol=1e-14)
+        options = LangevinOptions(order=order, method="collapsed")
+        request = Request("langevin", Path("t.parquet"), options=options)
+        task = RECIPES["langevin"].prepared(request)
+        np.testing.assert_allclose(task.data[""], frames, atol=1e-14)
 
 
 @pytest.mark.usefixtures("few_pictures")
@@ -265,7 +266,7 @@ def test_mixture_of_an_fcs_file(folder, monkeypatch):
     assert float(rows[0]["centre_CD4"]) == pytest.approx(100 * np.sinh(float(rows[0]["mean_CD4"])))
     check_page(
         folder / "out" / "report.html", "before the window", "Asinh(cofactor=100.0)",
-        "the range that the FCS file states", "closed=&#x27;neither&#x27;",
+        "the range that the FCS file states", "closed=&#39;neither&#39;",
     )  # fmt: skip
 
 
@@ -295,10 +296,10 @@ def test_a_line_of_clusters_and_planes(folder):
     one = run("fit", "mixture", "t.npy", "--columns", "0", "--lower", "0", "--components", "3",
               *TINY, "-o", "line")  # fmt: skip
     assert one.exit_code == 0, told(one)
-    for world, columns in (("density", "0,1"), ("intensity", "0,1"), ("density", "0,1,2")):
+    for model, columns in (("density", "0,1"), ("intensity", "0,1"), ("density", "0,1,2")):
         method = [*CURVE[:4], "--method", "augment" if columns == "0,1,2" else "collapsed", *TINY]
         result = run(
-            "fit", world, "t.npy", "--columns", columns, *method, "-o", f"{world}{columns}"
+            "fit", model, "t.npy", "--columns", columns, *method, "-o", f"{model}{columns}"
         )
         assert result.exit_code == 0, told(result)
 

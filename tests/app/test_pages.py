@@ -12,7 +12,7 @@ import pytest
 import offcut
 from offcut.app.html import Hover, Page, Series
 from offcut.app.html.figures import MOST_PLACES, sphere_data
-from offcut.app.html.runs import standing
+from offcut.app.html.runs import diagnose
 from offcut.langevin.evaluation import caps
 
 mpl.use("Agg")
@@ -85,7 +85,7 @@ def test_hover_carries_the_axes_and_few_enough_places():
 
 
 def test_the_standing_of_a_run_is_its_worst_parameter(short_run):
-    found, table = standing(short_run), offcut.summary(short_run).table
+    found, table = diagnose(short_run), offcut.summary(short_run).table
     rejected = offcut.result.diagnostics.rejection_numbers(short_run)
     assert found.ess == min([rejected["ess"], *(row["ess"] for row in table.values())])
     assert found.r_hat == max([rejected["r_hat"], *(row["r_hat"] for row in table.values())])

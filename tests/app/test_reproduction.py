@@ -14,7 +14,7 @@ import pytest
 
 import offcut
 from offcut.app.reproduce import PARTS, reproduce
-from offcut.app.reproduce.keeper import Keeper
+from offcut.app.reproduce.finished import RunStore
 from offcut.app.reproduce.report import write_page
 from offcut.app.reproduce.run import PartError, run_all
 from offcut.app.reproduce.section5_gvhd import modes
@@ -36,9 +36,9 @@ from offcut.app.reproduce.versus_paper import (
     SAME,
     SIMULATED,
     UNKNOWN,
-    Beside,
+    Claim,
     Length,
-    Shown,
+    PartReport,
     timed,
 )
 from offcut.base import OK, Info, Prepared, Sampler
@@ -54,32 +54,32 @@ class Runs:
 
     def __init__(self, folder):
         self.said = []
-        self.keeper = Keeper(folder, self.said.append, progress=False)
+        self.store = RunStore(folder, self.said.append, progress=False)
 
 
 def test_a_finished_run_is_not_run_again(tmp_path, truncated_normal, observations, monkeypatch):
     first = Runs(tmp_path)
-    kept = first.keeper.sample("one", truncated_normal, observations, SHORT)
+    kept = first.store.sample("one", truncated_normal, observations, SHORT)
     assert kept.cpu > 0
-    assert not first.keeper.again
+    assert not first.store.again
     assert not list((tmp_path / "one").glob("checkpoint*"))
     monkeypatch.setattr(offcut, "sample", lambda *_, **__: pytest.fail("it was run again"))
     second = Runs(tmp_path)
-    again = second.keeper.sample("one", truncated_normal, observations, SHORT)
-    assert second.keeper.again == ["one"]
+    again = second.store.sample("one", truncated_normal, observations, SHORT)
+    assert second.store.again == ["one"]
     assert again.seconds == kept.seconds
     for group in ("posterior", "sample_stats", "observed_data"):
         assert again.posterior[group].to_dataset().identical(kept.posterior[group].to_dataset())
 
 
 def test_other_data_lengths_and_seeds_are_other_runs(tmp_path, truncated_normal, observations):
-    keeper = Runs(tmp_path).keeper
-    first = keeper.sample("one", truncated_normal, observations, SHORT)
-    longer = keeper.sample("one", truncated_normal, observations, Length(50, 40, 1, 2))
+    store = Runs(tmp_path).store
+    first = store.sample("one", truncated_normal, observations, SHORT)
+    longer = store.sample("one", truncated_normal, observations, Length(50, 40, 1, 2))
     assert longer.posterior["posterior"].sizes["draw"] == 50
-    seeded = keeper.sample("one", truncated_normal, observations, SHORT, seed=1)
-    moved = keeper.sample("one", truncated_normal, observations + 0.01, SHORT)
-    assert not keeper.again
+    seeded = store.sample("one", truncated_normal, observations, SHORT, seed=1)
+    moved = store.sample("one", truncated_normal, observations + 0.01, SHORT)
+    assert not store.again
     for other in (seeded, moved):
         assert not np.array_equal(
             other.posterior["posterior"]["loc"], first.posterior["posterior"]["loc"]
@@ -99,18 +99,18 @@ def test_an_interrupted_run_is_not_taken_for_finished(
     with monkeypatch.context() as patch:
         patch.setattr(offcut, "sample", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            Runs(tmp_path).keeper.sample("one", truncated_normal, observations, SHORT)
+            Runs(tmp_path).store.sample("one", truncated_normal, observations, SHORT)
     (spent,) = (tmp_path / "one").glob("checkpoint*.json")
     spent.write_text("[100.0, 50.0]")
     later = Runs(tmp_path)
-    kept = later.keeper.sample("one", truncated_normal, observations, SHORT)
-    assert not later.keeper.again
+    kept = later.store.sample("one", truncated_normal, observations, SHORT)
+    assert not later.store.again
     assert kept.seconds > 100, "the time before the interruption counts"
     assert 50 < kept.cpu < 100
 
 
 def test_the_time_of_a_run_that_was_killed_is_not_known(tmp_path, truncated_normal, observations):
-    keeper = Runs(tmp_path).keeper
+    store = Runs(tmp_path).store
 
     class Killed(BaseException):
         pass
@@ -122,19 +122,19 @@ def test_the_time_of_a_run_that_was_killed_is_not_known(tmp_path, truncated_norm
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offcut, "sample", killed)
         with pytest.raises(Killed):
-            keeper.sample("one", truncated_normal, observations, SHORT)
+            store.sample("one", truncated_normal, observations, SHORT)
     for left in (tmp_path / "one").glob("checkpoint*.json"):
         left.unlink()  # as after kill -9
-    assert np.isnan(keeper.sample("one", truncated_normal, observations, SHORT).cpu)
+    assert np.isnan(store.sample("one", truncated_normal, observations, SHORT).cpu)
 
 
 def test_measurements_are_kept_and_told_apart(tmp_path):
-    keeper = Runs(tmp_path).keeper
-    assert keeper.measure("speed", {"sweeps": 10}, lambda: [1.5]) == [1.5]
-    assert keeper.measure("speed", {"sweeps": 10}, lambda: pytest.fail("again")) == [1.5]
-    assert keeper.measure("speed", {"sweeps": 20}, lambda: [2.5]) == [2.5]
+    store = Runs(tmp_path).store
+    assert store.measure("speed", {"sweeps": 10}, lambda: [1.5]) == [1.5]
+    assert store.measure("speed", {"sweeps": 10}, lambda: pytest.fail("again")) == [1.5]
+    assert store.measure("speed", {"sweeps": 20}, lambda: [2.5]) == [2.5]
     (tmp_path / "speed" / "facts.json").write_text("{ torn")
-    assert keeper.measure("speed", {"sweeps": 20}, lambda: [3.5]) == [3.5]
+    assert store.measure("speed", {"sweeps": 20}, lambda: [3.5]) == [3.5]
 
 
 def test_modes_of_two_hills_and_of_a_plain():
@@ -271,11 +271,12 @@ def test_an_unknown_part_is_refused():
 
 def test_without_data_frames_are_simulated_and_marked(tmp_path):
     assert list(frames_from(None)) == ["simulated"]
-    shown = Shown([("Part", "vcg", 2, ["<p>text</p>"])], [], [])
-    shown.save(tmp_path / "runs" / "quick", "vcg")
+    report = PartReport([("Part", "vcg", 2, [{"kind": "text", "text": "a < b"}])], [], [])
+    report.save(tmp_path / "runs" / "quick", "vcg")
     told = []
     page = write_page(["vcg"], QUICK, None, tmp_path, time.time(), lambda *line: told.append(line))
     text = page.read_text()
+    assert "<p>a &lt; b</p>" in text
     assert "SIMULATED" in text
     assert "quick version" in text
     assert told
@@ -283,11 +284,11 @@ def test_without_data_frames_are_simulated_and_marked(tmp_path):
 
 def test_the_page_counts_what_differs_and_what_was_finished_before(tmp_path):
     rows = [
-        Beside("a number", "3", "4", "1", OTHER, "because"),
-        Beside("a time", "2 minutes", "1 second", "", FASTER),
+        Claim("a number", "3", "4", "1", OTHER, "because"),
+        Claim("a time", "2 minutes", "1 second", "", FASTER),
     ]
-    rows.append(Beside("an imitation", "3", "3", "0", SIMULATED))
-    Shown([("Voices", "parkinsons", 2, [])], rows, ["parkinsons-control"]).save(
+    rows.append(Claim("an imitation", "3", "3", "0", SIMULATED))
+    PartReport([("Voices", "parkinsons", 2, [])], rows, ["parkinsons-control"]).save(
         tmp_path / "runs" / "full", "parkinsons"
     )
     text = write_page(
@@ -334,8 +335,8 @@ def test_every_part_has_a_module_with_both_functions():
 
 
 def test_facts_of_a_run_name_what_it_was_made_of(tmp_path, truncated_normal, observations):
-    keeper = Runs(tmp_path).keeper
-    keeper.sample("one", truncated_normal, observations, SHORT)
+    store = Runs(tmp_path).store
+    store.sample("one", truncated_normal, observations, SHORT)
     facts = json.loads((tmp_path / "one" / "facts.json").read_text())
     assert facts["made_of"]["length"] == list(SHORT)
     assert facts["made_of"]["versions"]["offcut"] == offcut.__version__

@@ -131,8 +131,8 @@ def test_groups_of_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("CD4,CD8\n1,2\n3,oops\n4,5\n", r"'CD8' holds text: 1 of 3 .* row 1 .*'oops'"),
-        ("CD4,CD8\n1,2\n3,\n4,n/a\n", r"2 of 3 events have a missing .* in CD8 \(rows 1, 2"),
+        ("CD4,CD8\n1,2\n3,oops\n4,5\n", r"'CD8' holds text: 1 of 3 .* row 1, .*'oops'"),
+        ("CD4,CD8\n1,2\n3,\n4,n/a\n", r"2 of 3 events have a missing .* in CD8 \(rows 1 and 2"),
         ("CD4,CD8\n1,2\n3,inf\n", "1 of 2 events have a missing or infinite"),
         ("1,2\n3,4\n", "first line of .* holds numbers"),
         ("CD4;CD8\n1;2\n", "commas"),
@@ -176,7 +176,10 @@ def test_damaged_files(tmp_path: Path, suffix: str) -> None:
         ({"group": "patient"}, "names a column"),
         ({"group": [1, 2]}, "label for each of the 4 events"),
         ({"group": ["a", None, "b", "b"]}, "1 events have no group"),
-        ({"window": (0, 500)}, r"3 of 4 .* \(rows 1, 2, 3, from 0\): in channel 0 .*; channel"),
+        (
+            {"window": (0, 500)},
+            r"3 of 4 .* \(rows 1, 2 and 3, counted from 0\): in channel 0: .*; channel",
+        ),
         ({"window": (0,)}, r"must be \(lower, upper\)"),
         ({"window": ([0, 0, 0], 1)}, r"must be \(lower, upper\)"),
         ({"window": Box([0], [1])}, "is for 1 channels, but 2"),
@@ -367,7 +370,7 @@ def test_a_name_that_two_channels_have(tmp_path: Path) -> None:
 
 def test_floats_outside_the_stated_range(tmp_path: Path) -> None:
     path = fcs(tmp_path / "a.fcs", [[-20.0, 5.0], [300.0, 5.0]], p1r="256", p2r="256")
-    with pytest.raises(DataError, match=r"2 of 2 .*1 below, 1 above.*\$PnR, which is only a hint"):
+    with pytest.raises(DataError, match=r"2 of 2 .*1 below 0, 1 above 256.*\$PnR, which is only"):
         read(path)
     events = read(path, window={"fl1-h": (-111, None)})
     assert events.region == Box([-111, 0], [None, 256])

@@ -509,11 +509,11 @@ def test_a_directory_in_place_of_a_file(
     [
         (
             errno.ENOSPC,
-            r"No space left on device\); the disk is full: make room, and the same",
+            r"No space left on device\); the disk is full; make room, .* The same call goes",
         ),
-        (errno.EROFS, r"Read-only file system\); nothing can be written there: give a path"),
+        (errno.EROFS, r"Read-only file system\); nothing can be written there; name"),
         (errno.EACCES, r"Permission denied\); permission is missing"),
-        (errno.EIO, r"Input/output error\); look at the disk"),
+        (errno.EIO, r"Input/output error\); is there room on the disk"),
     ],
 )
 def test_what_the_disk_refuses_is_said_and_the_run_goes_on_later(

@@ -20,6 +20,7 @@ from scipy import stats
 import offcut
 from offcut.base import OK
 from offcut.checks.invariance import plain_stage
+from offcut.driver.block import CompiledBlock
 from offcut.gp import augmented
 from offcut.gp import proposals as points
 from offcut.gp.augmented import AugmentedSampler
@@ -428,13 +429,16 @@ def test_more_negative_controls_are_caught(name, kind):
 
 
 def test_steps_of_a_void_sweep_leave_the_state_alone():
-    """FULL and BROKEN sweeps give back what came in."""
+    """The block gives back what came in where a sweep is FULL or BROKEN."""
     chosen = case("plain")
     sampler, data = chosen.sampler(), chosen.prepared.data
     state = sampler.resized(sampler.start(keys.from_seed(1), data, TRIED), TRIED)
-    stage = plain_stage(0)._replace(budget=jnp.int32(-1))  # nothing fits
-    after, info = jax.jit(sampler.step)(keys.from_seed(2), state, stage, data)
-    assert int(info.status) == augmented.BROKEN
-    for name in ("beta", "w", "base", "hyper", "log_rate"):
-        np.testing.assert_array_equal(getattr(after, name), getattr(state, name))
-    assert "budget" in str(sampler.explain(after, info.evidence))
+    before = jax.tree.map(np.array, state)  # the block is given the state away
+    nothing_fits, no = np.int32(-1), np.bool_(False)
+    result = CompiledBlock(sampler, 2)(
+        keys.from_seed(2), state, np.int32(0), np.int32(2), nothing_fits, ~no, no,
+        np.zeros((2, 3), bool), data,
+    )  # fmt: skip
+    assert (int(result.done), int(result.status)) == (0, augmented.BROKEN)
+    jax.tree.map(np.testing.assert_array_equal, result.state, before)
+    assert "budget" in str(sampler.explain(result.state, result.evidence))

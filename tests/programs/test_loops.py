@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from scipy import stats
 
 import offcut
-from offcut.augmentation.joint import log_joint, log_unnormalised, total
+from offcut.augmentation.joint import log_joint, log_unnormalised, sum_statistics
 from offcut.augmentation.rejections import Layout, empty_rejected
 from offcut.gp import proposals as gp_points
 from offcut.models.data import Observed, pad_rows
@@ -77,7 +77,7 @@ def test_sums_over_data_and_rejections_are_plain_sums(n, covariates):
     def compiled(data, rejected):
         joint = jax.value_and_grad(log_joint(here, layout))(THETA, data, rejected)
         over_x = log_unnormalised(here, layout)(THETA, data.points, data.covariates)
-        return joint, over_x, total(lambda x: (x, x**2), data, rejected, layout)
+        return joint, over_x, sum_statistics(lambda x: (x, x**2), data, rejected, layout)
 
     for held in (0, 1, MOST):
         _, data, rejected, x, y = arrays(n, held, covariates)

@@ -77,7 +77,7 @@ def test_two_hundred_models(shard):
 
 def test_the_dozen_finds_an_observation_that_is_left_out(monkeypatch):
     """The loop that jaxlib 0.10.2 makes no trip of is put back: ``start < 1; start += chunk``."""
-    counted = joint._chunked_sum
+    counted = joint.total
 
     def by_chunks(point, theta, rows, count, chunk, *arguments, **options):
         def while_loop(_, body, first):
@@ -90,7 +90,7 @@ def test_the_dozen_finds_an_observation_that_is_left_out(monkeypatch):
             patch.setattr(joint, "lax", SimpleNamespace(**{**vars(lax), "while_loop": while_loop}))
             return counted(point, theta, rows, count, chunk, *arguments, **options)
 
-    monkeypatch.setattr(joint, "_chunked_sum", by_chunks)
+    monkeypatch.setattr(joint, "total", by_chunks)
     with pytest.raises(AssertionError, match="disagrees with quadrature"):
         compare(12, DOZEN)
 

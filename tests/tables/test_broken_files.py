@@ -165,9 +165,9 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("number", "says"),
     [
-        (errno.ENOSPC, "there is no room left"),
+        (errno.ENOSPC, "the disk is full"),
         (errno.EROFS, "nothing can be written there"),
-        (errno.EACCES, "you may not write there"),
+        (errno.EACCES, "permission is missing"),
         (errno.EIO, "is there room"),
     ],
 )
@@ -214,7 +214,7 @@ def test_a_full_disk_at_the_command_line(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("os.replace", full)
         patch.setattr("offcut.sampling.sample", lambda *_, **__: pytest.fail("it ran"))
-        refused(run(*words), "cannot be written (No space left on device)", "make some", code=1)
+        refused(run(*words), "cannot be written (No space left on device)", "make room", code=1)
         patch.setattr("offcut.files.made", full)
         refused(run(*words[:-1], "t.npy"), "t.npy is a file; give a directory")
 
@@ -222,9 +222,9 @@ def test_a_full_disk_at_the_command_line(tmp_path, monkeypatch):
 def test_a_directory_in_the_place_of_a_file(tmp_path):
     (tmp_path / "page.html").mkdir()
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match=r"page.html cannot be written .*a directory is in its"):
+    with pytest.raises(OutputError, match=r"cannot be written .*a directory stands where"):
         Page("x").write(tmp_path / "page.html")
-    with pytest.raises(OutputError, match=r"a file is in the place of a directory"):
+    with pytest.raises(OutputError, match=r"a file stands where a directory"):
         Page("x").write(tmp_path / "file" / "page.html")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "page.html"]
     for name in ("t.npy", "t.csv", "t.fcs", "t.h5ad"):

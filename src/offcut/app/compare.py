@@ -1,13 +1,11 @@
-"""Which samplers ``offcut compare`` sets against each other, for a world or a user's own model.
+"""``offcut compare``: the samplers of a model of the command line or of a user's own model.
 
-A comparison of samplers as rows, as a CSV file and as a page.
+What came of it, as rows, as a CSV file and as a page.
 """
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from offcut.app.fit.manifest import MANIFEST, Manifest
-from offcut.app.fit.recipe import WORLDS, Request, read_rows
-from offcut.app.fit.run import prepare
+from offcut.app.fit.recipes import RECIPES, Recipe
+from offcut.app.fit.request import Request, read_rows
 from offcut.app.html.markup import literal
 from offcut.base import Model
 from offcut.checks.comparison import Comparison, Contender, Measured
@@ -25,11 +23,7 @@ from offcut.errors import SettingsError
 
 TABLE, PAGE, FIGURES, RATES = "comparison.csv", "report.html", "figures", "rates"
 HEAD = ["sampler", "approximate", "quantity", "ess_per_second", "low_95%", "high_95%", "mean"]
-
-
 HEAD += ["mcse", "repeats", "r_hat", "trouble", "refusal"]
-
-
 NO_REFERENCE = (
     "No exact sampler has chains that agree, so there is no reference: nothing here says what is "
     "right. Run longer (--draws, --warmup), or with a tighter prior."
@@ -103,11 +97,7 @@ def write_comparison(found: Comparison, folder: Manifest, what: str, command: st
     matplotlib.use("Agg")
     from offcut.app.html import Page
 
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(HEAD)
-    writer.writerows(rows(found))
-    table = folder.put(TABLE, text.getvalue())
+    table = folder.put_table(TABLE, HEAD, rows(found))
     page = Page(
         f"Samplers compared: {literal(what)}",
         lead="Effective draws per CPU-second of the quantity that mixes most slowly, with 95% "
@@ -130,7 +120,7 @@ def write_comparison(found: Comparison, folder: Manifest, what: str, command: st
             [
                 literal(one.contender.name)
                 + (" (approximate)" if one.contender.approximate else ""),
-                *map(literal, shown(one)),
+                *map(literal, rate_and_mean(one)),
                 literal(verdict(found, one)),
             ]
             for one in ran
@@ -151,7 +141,7 @@ def write_comparison(found: Comparison, folder: Manifest, what: str, command: st
     return [table, folder.put(PAGE, page.html())]
 
 
-def shown(one: Measured) -> tuple[str, str, str]:
+def rate_and_mean(one: Measured) -> tuple[str, str, str]:
     """Rate, slowest quantity and its mean, in words."""
     rate = one.rate(one.worst)
     mean, error = one.estimate(one.worst)
@@ -184,44 +174,30 @@ def _figure(ran: list[Measured]) -> Any:
     return figure
 
 
-LANGEVIN = ("augment", "collapsed", "exchange", "pseudo_marginal", "asymptotic")
-CURVES = {
-    "paper's sweep": {"method": "augment", "joint_moves": False},
-    "augment": {"method": "augment", "joint_moves": True},
-    "collapsed": {"method": "collapsed", "joint_moves": True},
-}
 EXAMPLE = "offcut compare models.py:model heights.csv"
 
 
 def contenders(request: Request) -> tuple[list[Contender], np.ndarray, Any]:
-    """Samplers, the data, and what was read; ``request.world`` may be ``path.py:NAME``."""
-    if request.world in WORLDS:
-        return _of_world(request)
-    if ".py" not in request.world:
+    """Samplers, the data, and what was read; ``request.model`` may be ``path.py:NAME``."""
+    if request.model in RECIPES:
+        return _of_recipe(RECIPES[request.model], request)
+    if ".py" not in request.model:
         raise SettingsError(
-            f"{request.world!r} is nothing to compare: expected one of {', '.join(WORLDS)}, or a "
+            f"{request.model!r} is nothing to compare: expected one of {', '.join(RECIPES)}, or a "
             f"Python file and the name of a model in it ({EXAMPLE})"
         )
-    model = load_model(request.world)
+    model = load_model(request.model)
     table = read_rows(request)
     values = table.values[:, 0] if len(table.names) == 1 else table.values
     return _of_model(model), values, table
 
 
-def _of_world(request: Request) -> tuple[list[Contender], np.ndarray, Any]:
-    variants: dict[str, dict[str, Any]] = {}
-    if request.world == "langevin":
-        variants = {name: {"method": name} for name in LANGEVIN}
-    elif request.world == "mixture":
-        variants = {f"weights {name}": {"weights": name} for name in ("latent", "window")}
-    else:
-        variants = CURVES
+def _of_recipe(recipe: Recipe, request: Request) -> tuple[list[Contender], np.ndarray, Any]:
     found, task = [], None
-    for name, chosen in variants.items():
-        task = prepare(replace(request, options={**request.options, **chosen}))
-        # Processes on other weights are other models, with posteriors of their own.
-        target = name if request.world == "mixture" else ""
-        found.append(Contender(name, task.model, None, name == "asymptotic", target))
+    for name, chosen in recipe.samplers.items():
+        task = recipe.prepared(replace(request, options=replace(request.options, **chosen)))
+        target = name if recipe.own_targets else ""
+        found.append(Contender(name, task.model, None, name in recipe.approximate, target))
     assert task is not None
     return found, next(iter(task.data.values())), task.table
 

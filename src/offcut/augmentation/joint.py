@@ -1,8 +1,9 @@
-"""log p(X, Y | theta), summed in fixed chunks over the points that are there.
+"""log p(X, Y | theta), and sums in fixed chunks over the points that are there.
 
 A masked sum over a padded buffer would change its bits with the buffer's capacity and cost as much
-as the padding. Here a loop adds chunks of fixed size, as many as |Y| needs; value and gradient
-come out of one pass, and a custom derivative hands the gradient to HMC and NUTS.
+as the padding. Here a loop (``in_chunks``) adds chunks of fixed size, as many as |Y| needs; value
+and gradient come out of one pass (``total``), and a custom derivative (``with_gradient``) hands the
+gradient to HMC and NUTS.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]
             covariate = jax.tree.map(lambda a: a[owner], observed.covariates)
             return model.log_rejected(theta, y, own_x, *covariate)
 
-        over_x = _chunked_sum(
+        over_x = total(
             observed_point, smooth, (observed.points, *observed.covariates), layout.n, layout.chunk
         )
         if rejected is None:
             return over_x
-        over_y = _chunked_sum(
+        over_y = total(
             rejected_point,
             smooth,
             (rejected.points, rejected.owner),
@@ -57,16 +58,7 @@ def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]
         )
         return jax.tree.map(jnp.add, over_x, over_y)
 
-    @jax.custom_vjp
-    def joint(
-        smooth: Theta, fixed: Theta, observed: Observed, rejected: Rejected | None
-    ) -> jax.Array:
-        return value_and_gradient(smooth, fixed, observed, rejected)[0]
-
-    def backward(gradient: Theta, cotangent: jax.Array) -> tuple:
-        return jax.tree.map(lambda g: g * cotangent, gradient), None, None, None
-
-    joint.defvjp(value_and_gradient, backward)
+    joint = with_gradient(value_and_gradient)
 
     def of_theta(theta: Theta, observed: Observed, rejected: Rejected | None) -> jax.Array:
         # Deterministic sites may be whole numbers or flags, which have no gradient.
@@ -84,14 +76,12 @@ def log_unnormalised(model: RejectionModel, layout: Layout) -> Callable[..., jax
         def one(theta: Theta, x: Any, *covariate: Any) -> jax.Array:
             return model.log_observed(theta, x, *covariate)
 
-        return _chunked_sum(
-            one, theta, (points, *covariates), layout.n, layout.chunk, gradient=False
-        )
+        return total(one, theta, (points, *covariates), layout.n, layout.chunk, gradient=False)
 
     return over
 
 
-def total(
+def sum_statistics(
     statistic: Callable[[Any], Any], observed: Observed, rejected: Rejected, layout: Layout
 ) -> Any:
     """The sum of a pytree ``statistic(point)`` over X and Y, in the same fixed chunks."""
@@ -99,8 +89,8 @@ def total(
     def of_row(_: Theta, point: Any) -> Any:
         return statistic(point)
 
-    over_x = _chunked_sum(of_row, {}, (observed.points,), layout.n, layout.chunk, gradient=False)
-    over_y = _chunked_sum(
+    over_x = total(of_row, {}, (observed.points,), layout.n, layout.chunk, gradient=False)
+    over_y = total(
         of_row,
         {},
         (rejected.points,),
@@ -112,23 +102,23 @@ def total(
     return jax.tree.map(jnp.add, over_x, over_y)
 
 
-def _chunked_sum(
-    point: Callable[..., Any],
-    theta: Theta,
+def total(
+    of_point: Callable[..., Any],
+    theta: Any,
     rows: tuple,
     count: jax.Array | int,
     chunk: int,
     gradient: bool = True,
     offset: jax.Array | int = 0,
 ) -> Any:
-    """Sum of ``point(theta, *row)`` over ``count`` rows from ``offset``, with its gradient.
+    """Sum of ``of_point(theta, *row)`` over ``count`` rows from ``offset``, with its gradient.
 
     Rows behind the last are replaced by the first before anything is computed, so that neither
     values nor derivatives of leftovers can spoil the sum.
     """
     first = jax.tree.map(lambda a: a[offset], rows)
 
-    def chunk_sum(theta: Theta, start: jax.Array) -> Any:
+    def chunk_sum(theta: Any, start: jax.Array) -> Any:
         used = start + jnp.arange(chunk, dtype=jnp.int32) < count
 
         def add_used(values: jax.Array) -> jax.Array:
@@ -140,17 +130,46 @@ def _chunked_sum(
             return jnp.where(used.reshape(-1, *[1] * (part.ndim - 1)), part, spare)
 
         part = jax.tree.map(take, rows, first)
-        values = jax.vmap(point, (None, *[0] * len(rows)))(theta, *part)
+        values = jax.vmap(of_point, (None, *[0] * len(rows)))(theta, *part)
         return jax.tree.map(add_used, values)
 
     evaluate = jax.value_and_grad(chunk_sum) if gradient else chunk_sum
 
-    def add_chunk(carry: tuple) -> tuple:
-        trip, total = carry
-        return trip + 1, jax.tree.map(jnp.add, total, evaluate(theta, trip * chunk))
-
     shapes = jax.eval_shape(evaluate, theta, jnp.int32(0))
     zero = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    return in_chunks(
+        lambda sums, start: jax.tree.map(jnp.add, sums, evaluate(theta, start)), zero, count, chunk
+    )
+
+
+def in_chunks(
+    add: Callable[[Any, jax.Array], Any], first: Any, count: jax.Array | int, chunk: int
+) -> Any:
+    """Fold ``add(sums, start)`` over the chunks that begin at ``start`` < ``count``."""
+
+    def add_chunk(carry: tuple) -> tuple:
+        trip, sums = carry
+        return trip + 1, add(sums, trip * chunk)
+
     # Trips are counted by one: of `start < 1; start += chunk` XLA (jaxlib 0.10.2) makes no trip.
     trips = (count + chunk - 1) // chunk
-    return lax.while_loop(lambda carry: carry[0] < trips, add_chunk, (jnp.int32(0), zero))[1]
+    return lax.while_loop(lambda carry: carry[0] < trips, add_chunk, (jnp.int32(0), first))[1]
+
+
+def with_gradient(value_and_gradient: Callable[..., tuple]) -> Callable[..., jax.Array]:
+    """``f(at, *rest)``, the first part of ``value_and_gradient(at, *rest)``.
+
+    Its derivative in ``at`` is the second part; it has none in the rest.
+    """
+
+    @jax.custom_jvp
+    def value(at: Any, *rest: Any) -> jax.Array:
+        return value_and_gradient(at, *rest)[0]
+
+    @value.defjvp
+    def change(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+        here, gradient = value_and_gradient(*primals)
+        parts = jax.tree.map(jnp.vdot, gradient, tangents[0])
+        return here, sum(jax.tree.leaves(parts), jnp.zeros(()))
+
+    return value

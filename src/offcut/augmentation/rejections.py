@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -71,6 +71,13 @@ class Rejected(NamedTuple):
     offset: jax.Array
     count: jax.Array  # type: ignore[assignment] # not the method of tuple
 
+    def settled(self, ok: jax.Array, old: Rejected) -> Rejected:
+        """This Y where ok, else the old one, which stands in this buffer, too."""
+        return self._replace(
+            offset=jnp.where(ok, self.offset, old.offset),
+            count=jnp.where(ok, self.count, old.count),
+        )
+
 
 def empty_rejected(layout: Layout, like: Any, capacity: int) -> Rejected:
     """A buffer for ``capacity`` points of the shape of ``like`` (one point)."""
@@ -114,6 +121,26 @@ def resized_rejected(layout: Layout, rejected: Rejected, capacity: int) -> Rejec
 
     points, owner = jax.tree.map(grow, (rejected.points, rejected.owner))
     return Rejected(points, owner, jnp.int32(0), rejected.count)
+
+
+@runtime_checkable
+class Buffer(Protocol):
+    """Holds the old Y beside the new one, so that choosing is a matter of numbers, not of copies.
+
+    ``Rejected`` is one, and the buffers of frames are.
+    """
+
+    def settled(self, ok: jax.Array, old: Any) -> Any:
+        """This Y where ok, else the old one."""
+
+
+def settle(ok: jax.Array, new: Any, old: Any) -> Any:
+    """The new state where ok, else the old one: leaf by leaf, but of buffers only their numbers."""
+
+    def choose(new: Any, old: Any) -> Any:
+        return new.settled(ok, old) if isinstance(new, Buffer) else jnp.where(ok, new, old)
+
+    return jax.tree.map(choose, new, old, is_leaf=lambda part: isinstance(part, Buffer))
 
 
 class Redrawn(NamedTuple):

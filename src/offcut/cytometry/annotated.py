@@ -12,7 +12,7 @@ from offcut.cytometry.gating import as_table
 from offcut.cytometry.reading import assemble
 from offcut.errors import DataError
 from offcut.numerics.extras import needed
-from offcut.tables.anndata import recorded_from
+from offcut.tables.anndata import table_from
 from offcut.tables.columns import as_column, as_groups
 
 
@@ -47,9 +47,9 @@ def from_anndata(
     -------
     Events
     """
-    recorded = recorded_from(annotated, channels, group, layer, obsm)
+    table = table_from(annotated, channels, group, layer, obsm)
     return assemble(
-        recorded,
+        table,
         transform=transform,
         window=window,
         group=group,

@@ -1,10 +1,7 @@
-"""Polygons on two channels: what people draw by hand, and every program reads.
+"""The kinds of gates: polygons on two channels, and ellipsoids; and what they share.
 
-What the kinds of gates share: points in any form, channels, and checked numbers.
-
-Ellipsoids: a normal population up to a probability.
-
-A normal population with mean m and covariance C has, within (x - m)' C^-1 (x - m) <= q, the
+People draw polygons by hand, and every program reads them. An ellipsoid is a normal population up
+to a probability: with mean m and covariance C it has, within (x - m)' C^-1 (x - m) <= q, the
 probability P(chi-square with d degrees of freedom <= q). Gates are drawn at such a q.
 """
 

@@ -1,11 +1,8 @@
 """Gates: regions on the transformed scale that stand for populations, for other programs.
 
-How far gates share events: each is drawn for its own population and knows nothing of the others.
-
-A normal population holds 95 % of itself within its gate, and whatever of its neighbours lies there
-too: counts by gates add up to more than there is.
-
-A table of populations, however it is given, as named columns.
+Each is drawn for its own population and knows nothing of the others. A normal population holds 95 %
+of itself within its gate, and whatever of its neighbours lies there too, so that counts by gates
+add up to more than there is: ``overlap`` says by how much.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
 """``read``: events from whatever holds them, with the window they came through.
 
-Events that pile up: on a face of the window, or at another value where a channel ends.
-
-An instrument that saturates writes its limit for everything beyond: such events are censored. A
-window says that they were never recorded: truncated. A pile on a face calls for a decision.
-
-From numbers on the instrument's scale to Events: checks, faces, compensation, transform.
-
+A source becomes a table, and that (``assemble``) Events: checks, faces, compensation, transform.
 Everything that is about the instrument (what it could record, which events sit on a face) is
 decided on its own scale, before anything is rounded by a transform.
+
+Events may pile up, on a face of the window or at another value where a channel ends. An instrument
+that saturates writes its limit for everything beyond: such events are censored. A window says that
+they were never recorded: truncated. So a pile calls for a decision.
 """
 
 from __future__ import annotations
@@ -34,13 +32,16 @@ from offcut.regions import Box
 from offcut.tables.columns import as_groups, place_of, told_rows
 from offcut.tables.fcs import read_fcs
 from offcut.tables.frames import (
-    READERS,
+    ARRAY,
+    FRAMES,
     file_kind,
     read_array,
     read_frame,
+    stored_array,
 )
+from offcut.tables.rows import check_finite, check_inside
 from offcut.tables.spillover import Compensation
-from offcut.tables.table import Recorded, check_finite, check_inside
+from offcut.tables.table import Table
 
 #: Share of all events above which those at one value are a pile.
 PILE = 0.005
@@ -83,22 +84,22 @@ def _warn(message: str) -> None:
 
 
 def assemble(
-    recorded: Recorded, *, transform: Any, window: Any, group: Any, at_limits: str, compensate: Any
+    table: Table, *, transform: Any, window: Any, group: Any, at_limits: str, compensate: Any
 ) -> Events:
     """Checked, compensated and transformed; the parameters are those of ``read``."""
     if at_limits not in ("keep", "drop"):
         raise SettingsError(f"at_limits must be 'keep' or 'drop', got {at_limits!r}")
-    channels = tuple(recorded.names[place] for place in recorded.places)
+    channels = tuple(table.names)
     transforms = as_transforms(transform, channels)
-    box = instrument_window(window, channels, recorded.limits)
-    compensation = _compensation(compensate, recorded, channels)
+    box = instrument_window(window, channels, table.limits)
+    compensation = _compensation(compensate, table, channels)
     spillover = None
     if compensation is not None and is_bounded(box):
         spillover = compensation.among(channels)
-    check_finite(recorded, () if compensation is None else compensation.detectors)
-    observed = recorded.values[:, recorded.places]
-    check_inside(observed, box, channels, "" if window is not None else recorded.limits_note)
-    labels = recorded.labels if group is None or isinstance(group, str) else group
+    check_finite(table, () if compensation is None else compensation.detectors)
+    check_inside(table, box, "" if window is not None else table.limits_note)
+    observed = table.values
+    labels = table.labels if group is None or isinstance(group, str) else group
     codes, group_names = (None, ()) if labels is None else as_groups(labels, len(observed))
     keep = np.ones(len(observed), dtype=bool)
     if at_limits == "drop":
@@ -109,7 +110,7 @@ def assemble(
     observed = observed[keep]
     faces = on_faces(observed, box, channels)
     ask_about_piles(observed, box, channels)
-    linear = observed if compensation is None else _compensated(recorded, compensation)[keep]
+    linear = observed if compensation is None else _compensated(table, compensation)[keep]
     values = _transformed(linear, transforms, channels)
     region = transformed_window(box, transforms, spillover)
     if isinstance(region, Box):
@@ -121,7 +122,7 @@ def assemble(
         transforms[0] if len(set(transforms)) == 1 else transforms,
         None if codes is None else codes[keep],
         group_names,
-        recorded.source,
+        table.source,
         faces if is_bounded(box) else {},
         int((~keep).sum()),
         compensation,
@@ -149,32 +150,30 @@ def as_transforms(transform: Any, channels: tuple[str, ...]) -> tuple[Transform,
     return tuple(found)
 
 
-def _compensation(
-    compensate: Any, recorded: Recorded, channels: tuple[str, ...]
-) -> Compensation | None:
+def _compensation(compensate: Any, table: Table, channels: tuple[str, ...]) -> Compensation | None:
     """What ``compensate`` asks for: the source's own, a matrix for the chosen channels, or none."""
     if compensate is None or compensate is False:
         return None
     if compensate is True:
-        if recorded.spillover is None:
+        if table.spillover is None:
             raise DataError(
-                f"{recorded.source or 'the source'} has no spillover matrix; give one with "
+                f"{table.source or 'the source'} has no spillover matrix; give one with "
                 f"compensate=matrix, a row and a column for each of {', '.join(channels)}"
             )
-        return recorded.spillover
+        return table.spillover
     if isinstance(compensate, Compensation):
         problem = "the spillover matrix has a channel that the data have not"
-        places = [place_of(name, [recorded.names], problem) for name in compensate.detectors]
-        return Compensation([recorded.names[place] for place in places], compensate.spillover)
+        places = [place_of(name, [table.all_names], problem) for name in compensate.detectors]
+        return Compensation([table.all_names[place] for place in places], compensate.spillover)
     return Compensation(channels, np.asarray(compensate, dtype=float))
 
 
-def _compensated(recorded: Recorded, compensation: Compensation) -> np.ndarray:
+def _compensated(table: Table, compensation: Compensation) -> np.ndarray:
     """The chosen columns, after compensation of those that it is about."""
-    values = recorded.values.copy()
-    about = [recorded.names.index(name) for name in compensation.detectors]
+    values = table.all_values.copy()
+    about = [table.all_names.index(name) for name in compensation.detectors]
     values[:, about] = compensation.compensated(values[:, about])
-    return values[:, recorded.places]
+    return values[:, table.places]
 
 
 def _transformed(
@@ -258,17 +257,17 @@ def read(
 transform Identity(); 1 dropped)
     """
     if hasattr(source, "obs") and hasattr(source, "var_names"):
-        from offcut.tables.anndata import recorded_from
+        from offcut.tables.anndata import table_from
 
-        recorded = recorded_from(source, channels, group)
+        table = table_from(source, channels, group)
     elif isinstance(source, str | os.PathLike):
-        recorded = _from_path(Path(source), channels, group)
+        table = _from_path(Path(source), channels, group)
     elif hasattr(source, "columns") and hasattr(source, "iloc"):
-        recorded = read_frame(source, channels, group)
+        table = read_frame(source, channels, group)
     else:
-        recorded = read_array(source, channels, group)
+        table = read_array(source, channels, group)
     return assemble(
-        recorded,
+        table,
         transform=transform,
         window=window,
         group=group,
@@ -277,7 +276,7 @@ transform Identity(); 1 dropped)
     )
 
 
-def _from_path(path: Path, channels: Any, group: Any) -> Recorded:
+def _from_path(path: Path, channels: Any, group: Any) -> Table:
     kind = file_kind(path)
     if kind == ".fcs":
         if isinstance(group, str):
@@ -287,7 +286,9 @@ def _from_path(path: Path, channels: Any, group: Any) -> Recorded:
             )
         return read_fcs(path, channels)
     if kind == ".h5ad":
-        from offcut.tables.anndata import recorded_from, stored
+        from offcut.tables.anndata import stored, table_from
 
-        return recorded_from(stored(path), channels, group)
-    return READERS[kind](path, channels, group)
+        return table_from(stored(path), channels, group)
+    if kind == ARRAY:
+        return read_array(stored_array(path), channels, group, path.name)
+    return read_frame(FRAMES[kind](path), channels, group, path.name)

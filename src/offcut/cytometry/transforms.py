@@ -1,8 +1,7 @@
 """Scales for a channel, from the instrument's to one on which populations look like normal ones.
 
-What every transform of a channel is: an increasing function with an inverse and a slope.
-
-The logicle scale: linear around zero, logarithmic far from it.
+Each is an increasing function with an inverse and a slope, and all but one are formulas. The
+logicle scale, linear around zero and logarithmic far from it, has one for its inverse only.
 
 Parks, Roederer & Moore, Cytometry A 69:541 (2006), with the parameters of Moore & Parks,
 Cytometry A 81:273 (2012), which are those of Gating-ML 2.0. With

@@ -1,7 +1,7 @@
 """A block of steps as one compiled call.
 
 Step i uses fold_in(key, i), so blocks of any size give the same draws. The loop stops early where
-a step is not OK: the state is then the one from before that step.
+a step is not OK: the state is then the one from before that step, put back here for all samplers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from offcut.augmentation.rejections import settle
 from offcut.base import OK, Sampler, Stage
 
 #: Bytes of draws that one call may return; bounds the longest block.
@@ -121,12 +122,13 @@ def _block_function(sampler: Sampler, size: int) -> Callable[..., BlockResult]:
 
         def body(carry: tuple) -> tuple:
             index, state, draws, stats, _, _ = carry
-            state, drawn, info = one(index, state)
+            new, drawn, info = one(index, state)
             draws = jax.tree.map(lambda b, v: b.at[index + 1].set(v), draws, drawn)
             stats = jax.tree.map(lambda b, v: b.at[index].set(v), stats, info.stats)
             status = info.status.astype(jnp.int32)
-            went_on = index + (status == OK).astype(jnp.int32)
-            return went_on, state, draws, stats, status, info.evidence
+            fine = status == OK
+            went_on = index + fine.astype(jnp.int32)
+            return went_on, settle(fine, new, state), draws, stats, status, info.evidence
 
         carry = (
             jnp.int32(0),

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import CheckpointError
+from offcut.files import advice
 
 try:
     import fcntl
@@ -43,17 +44,8 @@ _MAGIC = b"offcut-segment-2 "
 _SEGMENT = re.compile(r"chain-(\d+)-(draws|state)-(\d+)-(\d+)(?:-(\d+))?\.seg")
 #: Every file of a checkpoint.
 _OWN = re.compile(rf"lock|(manifest\.json|budget-\d+\.json|{_SEGMENT.pattern})(\.tmp)?")
-#: What to do about an error of the file system.
-_REMEDIES = {
-    errno.ENOSPC: "the disk is full: make room, and the same call goes on from what was saved",
-    errno.EDQUOT: "the quota is used up: make room, and the same call goes on from what was saved",
-    errno.EROFS: "nothing can be written there: give a path that can be written to",
-    errno.EACCES: "permission is missing: change it, or give a path that can be written to",
-    errno.EPERM: "permission is missing: change it, or give a path that can be written to",
-    errno.EISDIR: "a directory stands where a file should: remove it, or give another path",
-    errno.ENOTDIR: "a file stands where a directory should: give another path",
-    errno.ENOENT: "it is not there: was it removed while it was in use?",
-}
+#: Where room made on the disk is all that a run needs.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextlib.contextmanager
@@ -63,7 +55,9 @@ def _on_disk(what: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         why = error.strerror or str(error)
-        remedy = _REMEDIES.get(error.errno or 0, "look at the disk, or give another path")
+        remedy = advice(error)
+        if error.errno in _FULL:
+            remedy += ". The same call goes on from what was saved"
         raise CheckpointError(f"checkpoint: could not {what} {path} ({why}); {remedy}") from error
 
 

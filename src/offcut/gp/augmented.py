@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from offcut.augmentation.acceptance import not_finite
+from offcut.augmentation.joint import with_gradient
 from offcut.augmentation.rejections import Redrawn, outcome, redraw
 from offcut.base import BROKEN, OK, Info, Stage
 from offcut.errors import StartError
@@ -80,7 +81,7 @@ class AugmentedSampler(GPSampler):
         )
         moved, more = self.summed_moves(k[4], moved, stage, data)
         stats |= more
-        moved = _chosen(status == OK, moved, state, held)
+        moved = moved._replace(own=held)
         described = self.described(moved, data)
         never = jnp.array(False)  # a sweep that does not fit ends the run
         stats = {"rejected": held.count, "attempts": attempts, "gave_up": never, **stats}
@@ -214,7 +215,7 @@ class AugmentedSampler(GPSampler):
 
     def _log_classes(self, w: jax.Array, held: Points, data: GPData) -> jax.Array:
         """sum log sigma(f) over X + sum log sigma(-f) over Y, differentiable in w."""
-        return _over_points(_classes_and_slope, self, w, held, data)
+        return with_gradient(partial(_classes_and_slope, self))(w, held, data)
 
     # The base given X and Y.
 
@@ -231,7 +232,7 @@ class AugmentedSampler(GPSampler):
                 state.base,
                 lambda p: (
                     plan.base.log_prior(p, data)
-                    + _over_points(_base_and_slope, self, p, held, data)
+                    + with_gradient(partial(_base_and_slope, self))(p, held, data)
                 ),
                 state.tuning["family"],
                 stage,
@@ -275,32 +276,6 @@ class AugmentedSampler(GPSampler):
             'excludes what the data ask for. Raise the budget, leave it at "auto", or take a '
             "base density closer to the data or a smaller variance of the process"
         )
-
-
-def _chosen(fine: jax.Array, moved: State, state: State, held: Points) -> State:
-    """The new state, or the old one where the sweep is void; rejections are scratch."""
-    kept = jax.tree.map(
-        lambda new, old: jnp.where(fine, new, old),
-        moved._replace(own=()),
-        state._replace(own=()),
-    )
-    return kept._replace(own=held._replace(count=jnp.where(fine, held.count, state.own.count)))
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _over_points(
-    value_and_slope: Any, sampler: AugmentedSampler, at: jax.Array, held: Points, data: GPData
-) -> jax.Array:
-    """A sum over all proposals that comes with its gradient in ``at``."""
-    return value_and_slope(sampler, at, held, data)[0]
-
-
-@_over_points.defjvp
-def _over_points_jvp(
-    value_and_slope: Any, sampler: AugmentedSampler, primals: tuple, tangents: tuple
-) -> tuple:
-    value, slope = value_and_slope(sampler, *primals)
-    return value, slope @ tangents[0]
 
 
 def _classes_and_slope(

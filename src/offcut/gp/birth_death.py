@@ -71,7 +71,6 @@ class BirthDeathSampler(AugmentedSampler):
             k[3], moved.log_rate, self.plan.layout.n + held.count, data
         )
         moved = moved._replace(log_rate=log_rate, own=held)
-        moved = jax.tree.map(lambda new, was: jnp.where(status == OK, new, was), moved, state)
         stats = {"rejected": held.count, "local_acceptance": accepted, **stats, **more}
         return moved, Info({**stats, **self.described(moved, data)}, status, held.count)
 

@@ -114,7 +114,6 @@ class ExactSampler(AugmentedSampler):
         fine = (known | fits) & finite
         status = jnp.where(too_many & finite, FULL, jnp.where(fine, OK, BROKEN))
         moved = moved._replace(w=drawn.nodes, own=ExactState(chosen, known | fits))
-        moved = jax.tree.map(lambda new, was: jnp.where(status == OK, new, was), moved, state)
         stats = {
             "rejected": moved.own.points.count,
             "gave_up": ~fits,

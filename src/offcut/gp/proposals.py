@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from offcut.augmentation import joint
 from offcut.gp.basis import Basis
 from offcut.numerics.arrays import exclusive_count, materialised
 
@@ -161,12 +162,8 @@ def in_chunks(layout: Layout, points: Points, add: Any, first: Any) -> Any:
     """
     size, last = layout.chunk, layout.n + points.count
 
-    def one(carry: tuple) -> tuple:
-        trip, sums = carry
-        at = trip * size
+    def one(sums: Any, at: jax.Array) -> Any:
         u = lax.dynamic_slice(points.u, (jnp.int32(0), at), (points.u.shape[0], size))
-        return trip + 1, add(sums, u, at, at + jnp.arange(size) < last)
+        return add(sums, u, at, at + jnp.arange(size) < last)
 
-    # Trips are counted by one: of `at < 1; at += size` XLA (jaxlib 0.10.2) makes no trip.
-    trips = (last + size - 1) // size
-    return lax.while_loop(lambda carry: carry[0] < trips, one, (jnp.int32(0), first))[1]
+    return joint.in_chunks(one, first, last, size)

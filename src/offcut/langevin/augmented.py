@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offcut.augmentation.rejections import MOST_ATTEMPTS, outcome, redraw
+from offcut.augmentation.rejections import MOST_ATTEMPTS, outcome, redraw, settle
 from offcut.base import OK, Stage
 from offcut.errors import StartError
 from offcut.langevin.draws import acceptance
@@ -74,9 +74,7 @@ class AugmentedSampler(LangevinSampler):
 
         moved, stats = self.kernel_step(key_kernel, state, log_density, stage)
         stats = {"rejected": kept.held.size, "attempts": attempts, "gave_up": over, **stats}
-        fine = status == OK
-        tuning = jax.tree.map(lambda a, b: jnp.where(fine, a, b), moved.tuning, state.tuning)
-        return moved._replace(own=kept, tuning=tuning), stats, status
+        return moved._replace(own=kept), stats, status
 
     def _rejections(
         self, key: jax.Array, state: State, stage: Stage, data: LangevinData
@@ -102,12 +100,7 @@ class AugmentedSampler(LangevinSampler):
         full = jnp.any(drawn.stopped > drawn.taken.shape[2])
         status = outcome(over, full, old.known)
         success = ~over & ~full
-        held = Held(
-            drawn.taken,
-            jnp.where(success, section, old.held.section),
-            jnp.where(success, drawn.stopped, old.held.stopped),
-            jnp.where(success, drawn.along, old.held.along),
-        )
+        held = settle(success, Held(drawn.taken, section, drawn.stopped, drawn.along), old.held)
         return Kept(held, old.known | success), attempts, over, status
 
     def capacity(self, state: State) -> int:
@@ -129,7 +122,7 @@ class AugmentedSampler(LangevinSampler):
 
     def explain(self, state: State, evidence: Any) -> Exception:
         """Nothing was ever held, and no attempt stayed within the budget."""
-        kappa = np.asarray(evidence)
+        kappa = np.asarray(self.kappa(state.position))
         return StartError(
             f"the first {MOST_ATTEMPTS} attempts to draw rejections all exceeded the budget, at "
             f"kappa = {np.round(kappa, 2).tolist()}. {_what_to_do(kappa)}"

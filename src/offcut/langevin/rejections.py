@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from offcut.augmentation import joint
+from offcut.augmentation.rejections import settle
 from offcut.langevin.hypergeometric import log_h, log_h_drop
 from offcut.langevin.relative import propose
 from offcut.numerics.arrays import materialised
@@ -61,6 +63,10 @@ class Held(NamedTuple):
     section: jax.Array
     stopped: jax.Array  # (p-1,)
     along: jax.Array  # (p,) sums of G_jᵀ y_j
+
+    def settled(self, ok: jax.Array, old: Held) -> Held:
+        """This Y where ok, else the old one, which stands in this buffer, too."""
+        return Held(self.taken, *settle(ok, tuple(self[1:]), tuple(old[1:])))
 
     @property
     def size(self) -> jax.Array:
@@ -177,40 +183,20 @@ def log_joint(
     for r in range(1, p):
         count = held.stopped[r - 1]
         taken = lax.dynamic_index_in_dim(held.taken[r - 1], held.section, keepdims=False)
-        total = total + _log_rejected(d - r, layout.chunk, kappa[r], taken, count)
+        log_rejected = joint.with_gradient(partial(_log_rejected_and_slope, d - r, layout.chunk))
+        total = total + log_rejected(kappa[r], taken, count)
     return total
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _log_rejected(
-    m: int, chunk: int, kappa: jax.Array, taken: jax.Array, count: jax.Array
-) -> jax.Array:
-    """Sum of log(1 - h_m(kappa √(1-c)) / h_m(kappa)) over the first ``count`` of ``taken``."""
-    return _value_and_slope(m, chunk, kappa, taken, count)[0]
-
-
-@_log_rejected.defjvp
-def _log_rejected_jvp(m: int, chunk: int, primals: tuple, tangents: tuple) -> tuple:
-    value, slope = _value_and_slope(m, chunk, *primals)
-    return value, slope * tangents[0]
-
-
-def _value_and_slope(
+def _log_rejected_and_slope(
     m: int, chunk: int, kappa: jax.Array, taken: jax.Array, count: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """In pieces of fixed size, so that neither bits nor cost depend on the buffer."""
+    """Sum of log(1 - h_m(kappa √(1-c)) / h_m(kappa)) over the first ``count`` of ``taken``.
 
-    def piece(index: jax.Array, sums: tuple) -> tuple:
-        c = lax.dynamic_slice(taken, (index * chunk,), (chunk,))
-        there = index * chunk + jnp.arange(chunk) < count
-        c = jnp.where(there, c, 0.5)
-        value, slope = jax.jvp(
-            lambda k: log1mexp(log_h_drop(m, k, c)), (kappa,), (jnp.ones_like(kappa),)
-        )
-        return (
-            sums[0] + jnp.sum(jnp.where(there, value, 0.0)),
-            sums[1] + jnp.sum(jnp.where(there, slope, 0.0)),
-        )
+    And its derivative in kappa.
+    """
 
-    zero = jnp.zeros(())
-    return lax.fori_loop(0, (count + chunk - 1) // chunk, piece, (zero, zero))
+    def of_one(kappa: jax.Array, c: jax.Array) -> jax.Array:
+        return log1mexp(log_h_drop(m, kappa, c))
+
+    return joint.total(of_one, kappa, (taken,), count, chunk)

@@ -171,19 +171,9 @@ class LangevinSampler(Sampler):
         key_move, key_frames = jax.random.split(key)
         moved, stats, status = self.move(key_move, state, stage, data)
         G, H, exact = self.draw_frames(key_frames, moved, data)
-        fine = status == OK
-        moved = moved._replace(
-            G=jnp.where(fine, G, state.G),
-            H=jnp.where(fine, H, state.H),
-            position=jnp.where(fine, moved.position, state.position),
-        )
         if self.layout.p > draws.ALWAYS_FEASIBLE:
             stats = {**stats, "exact_frames": exact}
-        return moved, Info(stats, status, self.evidence(moved))
-
-    def evidence(self, state: State) -> Any:
-        """What ``explain`` needs."""
-        return self.kappa(state.position)
+        return moved._replace(G=G, H=H), Info(stats, status, ())
 
     def draw_frames(
         self, key: jax.Array, state: State, data: LangevinData

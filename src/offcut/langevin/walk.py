@@ -22,6 +22,7 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import gammaln
 
+from offcut.augmentation.rejections import settle
 from offcut.base import MOST_REJECTED, OK, Stage
 from offcut.errors import TrustWarning
 from offcut.kernels.random_walk import walk
@@ -87,10 +88,7 @@ class WalkSampler(LangevinSampler):
         usable = ~over & ~jnp.isnan(ratio)
         rate = jnp.exp(jnp.minimum(jnp.where(usable, ratio, -jnp.inf), 0.0))
         accepted = jax.random.uniform(key_accept) < rate
-        moved = state._replace(
-            position=jnp.where(accepted, position, state.position),
-            own=jax.tree.map(lambda a, b: jnp.where(accepted, a, b), walked, state.own),
-        )
+        moved = settle(accepted, state._replace(position=position, own=walked), state)
         if self.adapts:
             target = self.kernel.target_acceptance
             # A refusal by the budget says nothing about the scale, but of steps that are absurd.

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.augmentation.rejections import outcome
+from offcut.augmentation.rejections import outcome, settle
 from offcut.base import MOST_REJECTED, OK, Info, Stage
 from offcut.mixtures.allocation import (
     all_events,
@@ -103,11 +103,8 @@ class WindowSampler(MixtureSampler):
             lambda key, _: self.run(key, state.components, events, cells, stage.budget, data),
         )
         status = outcome(over, full=False, known=known)
-        state = state._replace(
-            own=jnp.where(over, state.own, run.collected.own),
-            count=jnp.where(over, state.count, run.count),
-        )
-        held = state.count
+        own, held = settle(~over, (run.collected.own, run.count), (state.own, state.count))
+        state = state._replace(own=own, count=held)
         state, stats = lax.cond(
             status == OK,
             lambda: self._given_rejections(key_rest, state, stage, data),

@@ -28,6 +28,7 @@ from offcut.augmentation.rejections import (
     outcome,
     resized_rejected,
     section_rows,
+    settle,
     spare_section,
 )
 from offcut.base import FULL, OK, Info, Stage
@@ -90,13 +91,9 @@ class LatentSampler(MixtureSampler):
         key_y, key_labels, key_shape, key_rest = jax.random.split(key, 4)
         before, layout = state.rejected, self.layout
         attempts, run, over = self._attempt(key_y, state, stage.budget, data)
-        buffer = run.collected
         full = run.count > capacity_of(layout.buffer, before)
         status = outcome(over, full, known=before.count >= 0)
-        held = buffer._replace(
-            offset=jnp.where(over, before.offset, buffer.offset),
-            count=jnp.where(over, before.count, run.count),
-        )
+        held = settle(~over, run.collected._replace(count=run.count), before)
         drawn = held.count
         w = label_coefficients(state.components, state.weights.log_weights, layout.groups)
         labels, totals = allocate(
@@ -108,14 +105,10 @@ class LatentSampler(MixtureSampler):
                 key_shape, state, held, totals, status == OK, stage, data
             )
             status = jnp.where((status == OK) & too_full, FULL, status)
-        fine = status == OK
-        held = held._replace(
-            offset=jnp.where(fine, held.offset, before.offset),
-            count=jnp.where(fine, held.count, before.count),
-        )
         state = state._replace(rejected=held)
+        # Labels are changed in place, so that a step that failed must not get there.
         state, stats = lax.cond(
-            fine,
+            status == OK,
             lambda: self._given_rejections(key_rest, state, labels, totals, stage, data),
             lambda: (state, self.no_stats(data)),
         )

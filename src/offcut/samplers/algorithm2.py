@@ -40,6 +40,7 @@ from offcut.augmentation.rejections import (
     outcome,
     redraw,
     resized_rejected,
+    settle,
     spare_section,
 )
 from offcut.base import BROKEN, OK, Info, Sampler, Stage, Variable
@@ -178,7 +179,6 @@ class AugmentedSampler(ModelSampler):
     ) -> tuple[State, Info]:
         """One sweep."""
         key_pair, key_kernel = jax.random.split(key)
-        before = state
         # Its own fold: models with nothing hidden keep their bits.
         state, data, imputing = self.complete(jax.random.fold_in(key, 2), state, data)
         drawn, attempts, gave_up, run_status, evidence = self._draw_pairs(
@@ -193,13 +193,6 @@ class AugmentedSampler(ModelSampler):
             position, tuning, stats, sound = drawn.position, state.tuning, {}, jnp.array(True)
         status = jnp.where((status == OK) & ~sound, BROKEN, status)
         moved = State(position, drawn.exact, drawn.rejected, tuning, state.imputed)
-        fine = status == OK
-        # On trouble everything but Y is put back here; _draw_pairs has put Y back already.
-        kept = jax.tree.map(
-            lambda new, old: jnp.where(fine, new, old),
-            moved._replace(rejected=None),  # type: ignore[arg-type]
-            before._replace(rejected=None),  # type: ignore[arg-type]
-        )
         stats = {
             "rejected": drawn.rejected.count,
             "attempts": attempts,
@@ -208,8 +201,7 @@ class AugmentedSampler(ModelSampler):
             **stats,
         }
         theta = self.model.prior.constrain(drawn.position, drawn.exact)
-        evidence = (theta, sound, evidence)
-        return kept._replace(rejected=drawn.rejected), Info(stats, status, evidence)
+        return moved, Info(stats, status, (theta, sound, evidence))
 
     def move(
         self, key: jax.Array, drawn: State, stage: Stage, data: Observed
@@ -252,31 +244,13 @@ class AugmentedSampler(ModelSampler):
             worst = run.worst if worst is None else merge_worst(worst, run.worst)
             count, over = redrawn.attempts, over | redrawn.over
             success = ~redrawn.over & ~pair.impossible & (status == OK)
-            blamed = jax.tree.map(
-                lambda new, old, first=pair.impossible & ~impossible: jnp.where(first, new, old),
-                pair.latent,
-                blamed,
-            )
+            blamed = settle(pair.impossible & ~impossible, pair.latent, blamed)
             impossible |= pair.impossible
-            # The buffer holds both the old Y and the new one: choosing is a matter of integers.
-            position, exact = jax.tree.map(
-                lambda new, old, success=success: jnp.where(success, new, old),
-                (pair.position, pair.exact),
-                (held.position, held.exact),
+            position, exact = settle(
+                success, (pair.position, pair.exact), (held.position, held.exact)
             )
-            drawn = success & ~skip
-            rejected = run.rejected._replace(
-                offset=jnp.where(drawn, run.rejected.offset, held.rejected.offset),
-                count=jnp.where(drawn, run.rejected.count, held.rejected.count),
-            )
+            rejected = settle(success & ~skip, run.rejected, held.rejected)
             held = held._replace(position=position, exact=exact, rejected=rejected)
-        # A step that is not OK hands back the Y from before it, which no attempt has touched.
-        fine = status == OK
-        rejected = held.rejected._replace(
-            offset=jnp.where(fine, held.rejected.offset, state.rejected.offset),
-            count=jnp.where(fine, held.rejected.count, state.rejected.count),
-        )
-        held = held._replace(rejected=rejected)
         return held, count, over, status, Evidence(worst, impossible, blamed)
 
     def _latent(self, state: State) -> Theta:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offcut.augmentation.joint import total
+from offcut.augmentation.joint import sum_statistics
 from offcut.augmentation.rejections import Layout, Rejected
 from offcut.base import Kernel, Stage
 from offcut.errors import SettingsError
@@ -96,7 +96,7 @@ class ConjugateSampler(AugmentedSampler):
     ) -> tuple[jax.Array, Any, dict[str, jax.Array], jax.Array]:
         """Sums over X and Y, and a draw; both must be finite."""
         centre = drawn.tuning
-        sums = total(
+        sums = sum_statistics(
             lambda point: self.match.statistic(self._true(point), centre),
             data,
             drawn.rejected,

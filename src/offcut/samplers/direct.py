@@ -305,7 +305,6 @@ class DirectSampler(ModelSampler):
     ) -> tuple[State, Info]:
         """One NUTS transition, after a draw of what is hidden."""
         key_move, key_hidden = jax.random.split(key)
-        before = state
         state, data, imputing = self.complete(key_hidden, state, data)
         position, tuning, stats, sound = self.kernel_step(
             key_move, state.position, self._log_density(data), state.tuning, stage
@@ -313,9 +312,8 @@ class DirectSampler(ModelSampler):
         stats = {name: value for name, value in stats.items() if value.ndim == 0}
         status = jnp.where(sound, OK, BROKEN)
         moved = state._replace(position=position, tuning=tuning)
-        kept = jax.tree.map(lambda new, old: jnp.where(sound, new, old), moved, before)
         stats = {"rejected": jnp.int32(0), **imputing, **stats}
-        return kept, Info(stats, status.astype(jnp.int32), None)
+        return moved, Info(stats, status.astype(jnp.int32), None)
 
     def explain(self, state: State, evidence: Any) -> Exception:
         """The density is not finite where the chain stands."""

@@ -44,7 +44,7 @@ from offcut.augmentation.acceptance import (
 from offcut.augmentation.algorithm1 import run_algorithm_1, run_per_observation, run_shared
 from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
 from offcut.augmentation.joint import log_unnormalised
-from offcut.augmentation.rejections import Layout, Rejected, empty_rejected
+from offcut.augmentation.rejections import Layout, Rejected, empty_rejected, settle
 from offcut.base import BROKEN, FULL, MOST_REJECTED, OK, Info, Stage
 from offcut.errors import SettingsError
 from offcut.kernels.base import WalkKernel, check_positive, check_target
@@ -149,7 +149,6 @@ class WalkSampler(ModelSampler):
         """Propose, simulate, decide."""
         prior = self.model.prior
         key_walk, key_simulate, key_accept = jax.random.split(key, 3)
-        before = state
         # Its own fold: models with nothing hidden keep their bits.
         state, data, imputing = self.complete(jax.random.fold_in(key, 3), state, data)
         position = walk(key_walk, state.position, state.tuning)
@@ -170,7 +169,7 @@ class WalkSampler(ModelSampler):
         there = sound.there | ~jnp.isfinite(log_prior)
         broken = is_broken(worst.log_accept) | ~sound.here | ~there
         moved = state._replace(position=position, log_estimate=estimate, rejected=rejected)
-        new = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), moved, state)
+        new = settle(accepted, moved, state)
         if self.adapts:
             target = self.kernel.target_acceptance
             # A refusal by the budget says nothing about the scale where no step is small enough;
@@ -190,7 +189,6 @@ class WalkSampler(ModelSampler):
             **imputing,
         }
         status = jnp.where(broken, BROKEN, jnp.where(full, FULL, OK))
-        new = jax.tree.map(lambda a, b: jnp.where(status == OK, a, b), new, before)
         return new, Info(stats, status, (theta, new_theta, worst, Sound(sound.here, there)))
 
     def capacity(self, state: State) -> int:

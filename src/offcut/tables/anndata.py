@@ -1,4 +1,4 @@
-"""What an H5AD file must be before anything reads it.
+"""AnnData as a table, and what an H5AD file must be before anything reads it.
 
 HDF5 files may refer to other files (links, external storage, virtual datasets), and compiled code
 that reads sparse matrices trusts their indices: a crafted file could show any file of this machine,
@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import DataError
+from offcut.files import first_line
 from offcut.numerics.extras import needed
 from offcut.tables.columns import as_column, chosen, listed
-from offcut.tables.table import Recorded
+from offcut.tables.table import Table, from_columns
 
 
-def recorded_from(
+def table_from(
     annotated: Any, channels: Any, group: Any, layer: str | None = None, obsm: str | None = None
-) -> Recorded:
+) -> Table:
     """The chosen columns of one of its matrices."""
     matrix, names = _matrix(annotated, layer, obsm)
     places, spelled = chosen(channels, [names], range(len(names)))
@@ -36,9 +37,7 @@ def recorded_from(
             known = listed([str(name) for name in annotated.obs.columns]) or "none"
             raise DataError(f"obs has no column {group!r} for the group; it has: {known}")
         labels = np.asarray(annotated.obs[group])
-    return Recorded(
-        np.stack(columns, axis=1), spelled, list(range(len(spelled))), labels, source="AnnData"
-    )
+    return from_columns(columns, spelled, labels=labels, source="AnnData")
 
 
 def _matrix(annotated: Any, layer: str | None, obsm: str | None) -> tuple[Any, list[str]]:
@@ -69,7 +68,7 @@ def stored(path: Path) -> Any:
     try:
         return anndata.read_h5ad(path)
     except Exception as error:  # a damaged file can fail anywhere
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         raise DataError(f"{path} cannot be read as H5AD ({said}); is it damaged?") from error
 
 
@@ -80,7 +79,8 @@ SPARSE = ("csr_matrix", "csc_matrix")
 
 def check_h5ad(path: Path) -> None:
     """Refuse a file that reaches out of itself, or whose sparse matrices are not what they say."""
-    h5py = needed("h5py", f"reading {path.name}")
+    import h5py
+
     try:
         with h5py.File(path, "r") as file:
             for name, item in _items(h5py, file):
@@ -91,7 +91,7 @@ def check_h5ad(path: Path) -> None:
     except DataError as error:
         raise DataError(f"{path} cannot be trusted: {error}; write it again") from error
     except Exception as error:  # a damaged file can fail anywhere
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         raise DataError(f"{path} cannot be read as H5AD ({said}); is it damaged?") from error
 
 

@@ -1,8 +1,8 @@
-"""Channels by name, and columns as numbers."""
+"""Columns by name or number, as numbers, and as groups; which columns of a table are the data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ MOST_LISTED = 20
 FEW = 5
 
 
-def place_of(wanted: Any, labels: Sequence[Sequence[str]], problem: str) -> int:
+def place_of(
+    wanted: Any, labels: Sequence[Sequence[str]], problem: str, kind: str = "channel"
+) -> int:
     """Where a channel is: by position, or by one of its names in any case.
 
     ``labels`` holds lists of names, such as $PnN and $PnS of an FCS file; the first list wins where
@@ -28,7 +30,7 @@ def place_of(wanted: Any, labels: Sequence[Sequence[str]], problem: str) -> int:
     if isinstance(wanted, int | np.integer) and not isinstance(wanted, bool):
         if 0 <= wanted < count:
             return int(wanted)
-        raise DataError(f"channel {wanted} was asked for, but there are {count}, from 0")
+        raise DataError(f"{kind} {wanted} was asked for, but there are {count}, from 0")
     name = str(wanted).strip()
     for names in labels:
         exact = [place for place, label in enumerate(names) if label == name]
@@ -44,10 +46,10 @@ def place_of(wanted: Any, labels: Sequence[Sequence[str]], problem: str) -> int:
         return alike.pop()
     if alike:
         raise DataError(
-            f"{len(alike)} channels are called {name!r} (numbers {sorted(alike)}, from 0); choose "
+            f"{len(alike)} {kind}s are called {name!r} (numbers {sorted(alike)}, from 0); choose "
             "by number, or by a name that only one of them has"
         )
-    raise DataError(f"{problem}: {name!r}; the channels are {listed(described(labels))}")
+    raise DataError(f"{problem}: {name!r}; the {kind}s are {listed(described(labels))}")
 
 
 def described(labels: Sequence[Sequence[str]]) -> list[str]:
@@ -79,25 +81,58 @@ def chosen(
     return places, names
 
 
-def as_column(values: Any, name: str) -> np.ndarray:
-    """One column as float64, or an error that shows the first entry that is no number."""
+def as_column(
+    values: Any,
+    name: str,
+    *,
+    of: str = "",
+    told: Callable[[Sequence[int]], str] | None = None,
+    choose: str = "channels=[...]",
+) -> np.ndarray:
+    """One column as float64, or an error that shows the first entry that is no number.
+
+    Parameters
+    ----------
+    values, name
+        The column.
+    of : str
+        The source, for the error.
+    told : callable, optional
+        How to speak of rows; by default as ``told_rows`` does.
+    choose : str
+        How other columns are chosen, for the error.
+    """
     array = np.asarray(values)
     if array.dtype.kind in "fiub":
         return array.astype(np.float64)
-    numbers = np.empty(len(array))
-    bad = []
-    for row, value in enumerate(array.tolist()):
-        try:
-            numbers[row] = np.nan if _is_missing(value) else as_number(value)
-        except (TypeError, ValueError):
-            bad.append(row)
-    if bad:
+    called = f"column {name!r} of {of}" if of else f"column {name!r}"
+    if array.dtype.kind in "mM":
         raise DataError(
-            f"column {name!r} holds text: {len(bad):,} of {len(array):,} entries are no numbers, "
-            f"the first in row {bad[0]} (from 0): {array[bad[0]]!r}. Correct them, or choose "
-            "other columns with channels=[...]"
+            f"{called} holds dates; make numbers of them (days since some day, for example), or "
+            f"choose other columns with {choose}"
+        )
+    numbers, text, _ = parsed(array)
+    if text:
+        raise DataError(
+            f"{called} holds text: {len(text):,} of {len(array):,} entries are no numbers, in "
+            f"{(told or told_rows)(text)}; the first is {str(array[text[0]])!r}. Correct them, or "
+            f"choose other columns with {choose}"
         )
     return numbers
+
+
+def parsed(array: np.ndarray) -> tuple[np.ndarray, list[int], int]:
+    """Entries as numbers, the rows whose entry is none, and how many entries are missing."""
+    numbers, text, missing = np.full(len(array), np.nan), [], 0
+    for row, value in enumerate(array.tolist()):
+        if _is_missing(value):
+            missing += 1
+            continue
+        try:
+            numbers[row] = as_number(value)
+        except (TypeError, ValueError):
+            text.append(row)
+    return numbers, text, missing
 
 
 def as_number(value: Any) -> float:
@@ -113,7 +148,7 @@ def as_number(value: Any) -> float:
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ == "NAType"
+    return value is None or type(value).__name__ == "NAType" or value != value
 
 
 def as_groups(labels: Any, rows: int, what: str = "group") -> tuple[np.ndarray, tuple[str, ...]]:
@@ -123,9 +158,7 @@ def as_groups(labels: Any, rows: int, what: str = "group") -> tuple[np.ndarray, 
         raise DataError(
             f"{what} needs a label for each of the {rows:,} events, got shape {array.shape}"
         )
-    missing = [
-        row for row, label in enumerate(array.tolist()) if _is_missing(label) or label != label
-    ]
+    missing = [row for row, label in enumerate(array.tolist()) if _is_missing(label)]
     if missing:
         raise DataError(
             f"{len(missing):,} events have no {what} ({told_rows(missing)}); label them or leave "
@@ -143,7 +176,88 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(map(visible, names[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
-def told_rows(rows: Sequence[int] | np.ndarray) -> str:
-    """The first few row numbers."""
-    first = ", ".join(str(int(row)) for row in rows[:FEW])
-    return f"row{'' if len(rows) == 1 else 's'} {first}{', ...' if len(rows) > FEW else ''}, from 0"
+def told_rows(rows: Sequence[int] | np.ndarray, lines: Sequence[int] = ()) -> str:
+    """The first few rows; by their lines, where ``lines`` has the line of each row.
+
+    >>> told_rows([1, 15, 18]), told_rows([0], lines=[2])
+    ('rows 1, 15 and 18, counted from 0', 'line 2 of the file')
+    """
+    numbers = [str(lines[row] if lines else row) for row in map(int, rows[:FEW])]
+    more = len(rows) - len(numbers)
+    if more:
+        shown = ", ".join(numbers) + f" and {more:,} more"
+    else:
+        shown = " and ".join(", ".join(numbers).rsplit(", ", 1))
+    what, end = ("line", " of the file") if lines else ("row", ", counted from 0")
+    return f"{what}{'' if len(rows) == 1 else 's'} {shown}{end}"
+
+
+#: No file has a column whose number is longer, and Python makes no integer of very long ones.
+MOST_DIGITS = 18
+#: A column with text is taken for one of numbers with mistakes in it where less than this is text.
+MISTAKES = 0.5
+
+
+def numbered(words: Sequence[str], names: Sequence[str] = ()) -> list[str | int]:
+    """Words that are numbers as numbers, unless columns are called so."""
+    known = {name.strip().lower() for name in names}
+    return [
+        int(word)
+        if word.isdecimal() and len(word) <= MOST_DIGITS and word.lower() not in known
+        else word
+        for word in words
+    ]
+
+
+def as_places(wanted: Sequence[str], names: Sequence[str], option: str = "--columns") -> list[int]:
+    """Where the columns are: by name, by name in any case, or by number from 0."""
+    problem = f"{option}: there is no such column"
+    places = [place_of(word, [names], problem, "column") for word in numbered(wanted, names)]
+    twice = [word for word, place in zip(wanted, places, strict=True) if places.count(place) > 1]
+    if twice:
+        raise DataError(f"{option} names {twice[0]!r} more than once; name each column once")
+    return places
+
+
+def numeric_columns(
+    frame: Any, aside: Sequence[int], source: str
+) -> tuple[list[int], dict[str, str]]:
+    """Columns of a data frame that hold numbers, and the others with the reason."""
+    places, left_out = [], {}
+    for place, name in enumerate(map(str, frame.columns)):
+        if place in aside:
+            continue
+        why = _why_not(frame.iloc[:, place], name)
+        if not why and names_rows(place, name):
+            why = "names the rows"
+        if why:
+            left_out[name] = why
+        else:
+            places.append(place)
+    if not places:
+        said = "; ".join(f"{name} {why}" for name, why in list(left_out.items())[:MOST_LISTED])
+        raise DataError(
+            f"{source} has no column of numbers ({said or 'it has no columns'}); expected a line "
+            "of names and then a line of numbers for each observation"
+        )
+    return places, left_out
+
+
+def _why_not(series: Any, name: str) -> str:
+    """Why a column is no data, in words; nothing where it is, or would be without mistakes."""
+    array = np.asarray(series)
+    if array.dtype.kind in "fiub":
+        if name.startswith("Unnamed:") and np.array_equal(array, np.arange(len(array)) + array[0]):
+            return "counts the rows"
+        return "is empty" if array.dtype.kind == "f" and np.isnan(array).all() else ""
+    if array.dtype.kind in "mM":
+        return "holds dates"
+    _, text, missing = parsed(array)
+    if not text:
+        return "is empty" if missing == len(array) else ""
+    return "" if len(text) < MISTAKES * (len(array) - missing) else "holds text"
+
+
+def names_rows(place: int, name: str) -> bool:
+    """Whether a column is what R and pandas write in front of a table: names of rows."""
+    return place == 0 and name == "Unnamed: 0"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from offcut.errors import DataError
+from offcut.files import first_line
 
 #: How much of a line an error shows.
 MOST_SHOWN = 60
@@ -39,7 +40,7 @@ def opened(path: Path) -> Iterator[IO[str]]:
             "UTF-8: save it as that"
         ) from error
     except (OSError, EOFError, zlib.error, ValueError) as error:  # pandas' own are ValueErrors
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         raise DataError(
             f"{path} cannot be read as a table ({said}); expected a line of names and then a line "
             "of numbers for each event. Is it damaged, cut short, or of another kind?"

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import DataError
+from offcut.files import first_line
 from offcut.numerics.extras import needed
 from offcut.regions import Box
 from offcut.tables.columns import chosen, place_of
 from offcut.tables.spillover import Compensation
-from offcut.tables.table import Recorded
+from offcut.tables.table import Table
 
 MAGIC = re.compile(rb"FCS[23]\.\d")
 FLOAT_NOTE = (
@@ -41,22 +42,22 @@ def is_fcs(path: Path) -> bool:
         return MAGIC.fullmatch(file.read(6)) is not None
 
 
-def read_fcs(path: Path, channels: Any) -> Recorded:
+def read_fcs(path: Path, channels: Any) -> Table:
     """All columns of the file on the linear scale, the chosen ones' limits, and the spillover."""
     flow = _parsed(path)
     try:
-        return _recorded(flow, path, channels)
+        return _table(flow, path, channels)
     except DataError:
         raise
     except Exception as error:  # keywords may hold anything
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         raise DataError(
             f"the text of {path}, which says what its numbers mean, is damaged ({said}); export "
             "the file again"
         ) from error
 
 
-def _recorded(flow: Any, path: Path, channels: Any) -> Recorded:
+def _table(flow: Any, path: Path, channels: Any) -> Table:
     stored = _stored(flow, path)
     labels = [[name.strip() for name in kind] for kind in (flow.pnn_labels, flow.pns_labels)]
     default = [place for place in range(stored.shape[1]) if place != flow.time_index]
@@ -74,9 +75,9 @@ def _recorded(flow: Any, path: Path, channels: Any) -> Recorded:
     all_names = list(labels[0])
     for place, name in zip(places, names, strict=True):
         all_names[place] = name
-    return Recorded(
-        values=_linear(stored, flow),
-        names=all_names,
+    return Table(
+        all_values=_linear(stored, flow),
+        all_names=all_names,
         places=places,
         limits=Box(*limits),
         limits_note="" if whole_numbers else FLOAT_NOTE,
@@ -106,7 +107,7 @@ def _parsed(path: Path) -> Any:
             "read(data_set.as_array(), data_set.pnn_labels, window=...)"
         ) from error
     except Exception as error:  # a damaged file can fail at any byte
-        said = str(error) or type(error).__name__
+        said = first_line(error)
         raise DataError(
             f"{path} cannot be read as FCS ({said}): it is damaged, cut short (it has "
             f"{path.stat().st_size:,} bytes), or of a kind that flowio does not know; export "

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import DataError
+from offcut.files import first_line
 from offcut.numerics.extras import needed
-from offcut.tables.columns import as_column, chosen, listed
+from offcut.tables.columns import as_column, chosen, listed, names_rows
 from offcut.tables.delimited import opened, records
 from offcut.tables.fcs import is_fcs
-from offcut.tables.table import Recorded
+from offcut.tables.table import Table, from_columns
 
 
-def read_array(array: Any, channels: Any, group: Any, source: str = "") -> Recorded:
+def read_array(array: Any, channels: Any, group: Any, source: str = "") -> Table:
     """A matrix with a row for each event; ``channels`` names its columns, or chooses by number."""
     if isinstance(group, str):
         raise DataError(
@@ -48,14 +49,16 @@ def read_array(array: Any, channels: Any, group: Any, source: str = "") -> Recor
         names, channels = given, None
     places, _ = chosen(channels, [names], range(size))
     columns = [as_column(matrix[:, place], names[place]) for place in places]
-    values = np.stack(columns, axis=1) if columns else np.empty((len(matrix), 0))
-    return Recorded(
-        values, [names[place] for place in places], list(range(len(places))), source=source
-    )
+    if not columns:
+        return Table(np.empty((len(matrix), 0)), [], [], source=source)
+    return from_columns(columns, [names[place] for place in places], source=source)
 
 
-def read_frame(frame: Any, channels: Any, group: Any, source: str = "") -> Recorded:
-    """A table whose columns have names; by default all but the group and names of rows."""
+def read_frame(frame: Any, channels: Any, group: Any, source: str = "", **said: Any) -> Table:
+    """A table whose columns have names; by default all but the group and names of rows.
+
+    ``said`` goes to ``as_column``: how to speak of what is no number.
+    """
     names = [str(name) for name in frame.columns]
     labels, aside = None, None
     if isinstance(group, str):
@@ -74,16 +77,10 @@ def read_frame(frame: Any, channels: Any, group: Any, source: str = "") -> Recor
     if len(set(spelled)) < len(spelled):
         raise DataError(f"two columns have the same name among {listed(spelled)}; rename one")
     columns = [
-        as_column(frame.iloc[:, place], name) for place, name in zip(places, spelled, strict=True)
+        as_column(frame.iloc[:, place], name, **said)
+        for place, name in zip(places, spelled, strict=True)
     ]
-    return Recorded(
-        np.stack(columns, axis=1), spelled, list(range(len(places))), labels=labels, source=source
-    )
-
-
-def read_delimited(path: Path, channels: Any, group: Any) -> Recorded:
-    """CSV, or with tabs where the name ends in .tsv."""
-    return read_frame(delimited_frame(path), channels, group, path.name)
+    return from_columns(columns, spelled, labels=labels, source=source)
 
 
 def delimited_frame(path: Path) -> Any:
@@ -127,11 +124,6 @@ def delimited_frame(path: Path) -> Any:
     return frame.iloc[:, : len(names)]
 
 
-def names_rows(place: int, name: str) -> bool:
-    """Whether a column is what R and pandas write in front of a table: names of rows."""
-    return place == 0 and name == "Unnamed: 0"
-
-
 def is_number(name: str) -> bool:
     """Whether a name is a number in disguise."""
     try:
@@ -141,11 +133,6 @@ def is_number(name: str) -> bool:
     return True
 
 
-def read_parquet(path: Path, channels: Any, group: Any) -> Recorded:
-    """With pyarrow."""
-    return read_frame(parquet_frame(path), channels, group, path.name)
-
-
 def parquet_frame(path: Path) -> Any:
     """All columns of a Parquet file, as pandas has them."""
     pandas = needed("pandas", f"reading {path.name}")
@@ -153,16 +140,11 @@ def parquet_frame(path: Path) -> Any:
     try:
         return pandas.read_parquet(path, engine="pyarrow")
     except Exception as error:  # a damaged file can fail at any byte
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         raise DataError(
             f"{path} cannot be read as Parquet ({said}); is it damaged, or of another kind? Write "
             "it again"
         ) from error
-
-
-def read_npy(path: Path, channels: Any, group: Any) -> Recorded:
-    """One array, without pickled objects."""
-    return read_array(stored_array(path), channels, group, path.name)
 
 
 def stored_array(path: Path) -> np.ndarray:
@@ -175,19 +157,16 @@ def stored_array(path: Path) -> np.ndarray:
                 raise ValueError(f"it is an NPZ file with {', '.join(array.files) or 'nothing'}")
             return array
     except Exception as error:  # a damaged file can fail at any byte
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = first_line(error)
         raise DataError(
             f"{path} cannot be read as an array of numbers ({said}); is it damaged? Save one array "
             "with numpy.save"
         ) from error
 
 
-READERS = {
-    ".csv": read_delimited,
-    ".tsv": read_delimited,
-    ".parquet": read_parquet,
-    ".npy": read_npy,
-}
+#: What reads a table of each kind into a data frame.
+FRAMES = {".csv": delimited_frame, ".tsv": delimited_frame, ".parquet": parquet_frame}
+ARRAY = ".npy"
 
 
 def file_kind(path: Path) -> str:
@@ -205,9 +184,9 @@ def file_kind(path: Path) -> str:
         ) from error
     if suffix == ".fcs" or begins_like_fcs:
         return ".fcs"
-    if suffix != ".h5ad" and suffix not in READERS:
+    if suffix != ".h5ad" and suffix not in (*FRAMES, ARRAY):
         raise DataError(
             f"{path} is of no known kind ({suffix or 'no suffix'}); known are .fcs, .h5ad, "
-            f"{', '.join(READERS)}. Anything else as an array: read(array, channels)"
+            f"{', '.join((*FRAMES, ARRAY))}. Anything else as an array: read(array, channels)"
         )
     return suffix

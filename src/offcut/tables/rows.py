@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ import numpy as np
 
 from offcut.errors import DataError, SettingsError
 from offcut.regions import Box, Region
-from offcut.tables.read import Table
+from offcut.tables.table import Table
 
 #: A group with fewer rows says nothing about itself.
 LEAST_IN_GROUP = 2
@@ -18,18 +18,37 @@ LEAST_IN_GROUP = 2
 
 def settle_missing(table: Table, what: str) -> Table:
     """Refuse rows with a missing or infinite value, or leave them out (``what`` is "drop")."""
-    bad = ~np.isfinite(table.values)
-    rows = np.flatnonzero(bad.any(axis=1))
+    rows, names = _missing(table, table.places)
     if not len(rows):
         return table
     if what == "drop":
         return table.without(rows, "have a missing value")
-    names = [table.names[column] for column in np.flatnonzero(bad.any(axis=0))]
     raise DataError(
-        f"{len(rows):,} of {len(bad):,} rows of {table.path.name} have a missing or infinite value "
-        f"in {', '.join(names)}: {table.told(rows)}. Leave them out with --missing drop if the "
-        "reason has nothing to do with the value; or choose other columns with --columns"
+        f"{len(rows):,} of {len(table.kept):,} rows of {table.source} have a missing or infinite "
+        f"value in {', '.join(names)}: {table.told(rows)}. Leave them out with --missing drop if "
+        "the reason has nothing to do with the value; or choose other columns with --columns"
     )
+
+
+def check_finite(table: Table, detectors: Sequence[str]) -> None:
+    """Refuse missing values in chosen columns, and in those that spill into them."""
+    if not len(table.all_values):
+        raise DataError(f"{table.source or 'the source'} has no events: nothing to learn from")
+    used = list(dict.fromkeys([*table.places, *map(table.all_names.index, detectors)]))
+    rows, names = _missing(table, used)
+    if len(rows):
+        raise DataError(
+            f"{len(rows):,} of {len(table.kept):,} events have a missing or infinite value in "
+            f"{', '.join(names)} ({table.told(rows)}); leave these rows out: a value that was not "
+            "recorded is not an event"
+        )
+
+
+def _missing(table: Table, places: Sequence[int]) -> tuple[np.ndarray, list[str]]:
+    """Rows with a missing or infinite value in these columns, and the columns that have any."""
+    bad = ~np.isfinite(table.all_values[:, places])
+    names = [table.all_names[places[int(column)]] for column in np.flatnonzero(bad.any(axis=0))]
+    return np.flatnonzero(bad.any(axis=1)), names
 
 
 def settle_outside(table: Table, window: Region | None, what: str, *, note: str = "") -> Table:
@@ -42,11 +61,12 @@ def settle_outside(table: Table, window: Region | None, what: str, *, note: str 
         return table
     if what == "drop":
         return table.without(rows, f"lie outside the window {window!r}")
-    first = values[rows[0]]
+    first, sides = values[rows[0]], _sides(window, table.names, values)
+    by_column = f"By column: {'; '.join(sides)}. " if sides else ""
     shown = ", ".join(f"{name} {value:.6g}" for name, value in zip(table.names, first, strict=True))
     raise DataError(
-        f"{len(rows):,} of {len(values):,} rows of {table.path.name} lie outside the window "
-        f"{window!r}: {table.told(rows)}; the first is {shown}. {_sides(window, table)}{note}The "
+        f"{len(rows):,} of {len(values):,} rows of {table.source} lie outside the window "
+        f"{window!r}: {table.told(rows)}; the first is {shown}. {by_column}{note}The "
         "window is what could be recorded, so nothing lies outside of it: give the true limits "
         "with --lower, --upper or --region, or leave these rows out with --outside drop if they "
         "were to be cut off"
@@ -56,10 +76,7 @@ def settle_outside(table: Table, window: Region | None, what: str, *, note: str 
 def is_inside(window: Region, values: np.ndarray) -> np.ndarray:
     """Whether each row (n, d) lies in the window."""
     if isinstance(window, Box):
-        low, high, at_low, at_high = (
-            np.broadcast_to(part, values.shape[1:])
-            for part in (window.lower, window.upper, window.closed_lower, window.closed_upper)
-        )
+        low, high, at_low, at_high = _of_columns(window, values.shape[1])
         above = np.where(at_low, values >= low, values > low)
         below = np.where(at_high, values <= high, values < high)
         return np.asarray((above & below).all(axis=1))
@@ -67,23 +84,43 @@ def is_inside(window: Region, values: np.ndarray) -> np.ndarray:
         return np.asarray(jax.vmap(window)(jnp.asarray(values)))
 
 
-def _sides(window: Region, table: Table) -> str:
-    """For boxes: how many below and above, column by column."""
+def check_inside(table: Table, box: Box, note: str) -> None:
+    """Refuse events that the instrument could not record."""
+    values = table.values
+    rows = np.flatnonzero(~is_inside(box, values))
+    if not len(rows):
+        return
+    raise DataError(
+        f"{len(rows):,} of {len(values):,} events lie outside the window ({table.told(rows)}): in "
+        f"{'; '.join(_sides(box, table.names, values))}. A window is what could be recorded, on "
+        f"the instrument's scale, so no event lies outside. {note}Give the true limits with "
+        f"window={{{table.names[0]!r}: (lower, upper), ...}}, None for no limit; or leave these "
+        "rows out, if they were to be cut off"
+    )
+
+
+def _sides(window: Region, names: Sequence[str], values: np.ndarray) -> list[str]:
+    """For boxes: how many below and above, column by column where there are any."""
     if not isinstance(window, Box):
-        return ""
+        return []
     told = []
-    for place, (name, column) in enumerate(zip(table.names, table.values.T, strict=True)):
-        low, high = (
-            float(np.broadcast_to(side, (len(table.names),))[place])
-            for side in (window.lower, window.upper)
-        )
-        under, over = int((column < low).sum()), int((column > high).sum())
+    for name, column, low, high, at_low, at_high in zip(
+        names, values.T, *_of_columns(window, len(names)), strict=True
+    ):
+        under = int((column < low if at_low else column <= low).sum())
+        over = int((column > high if at_high else column >= high).sum())
         if under or over:
             told.append(
                 f"{name}: {under:,} below {low:g}, {over:,} above {high:g} (data from "
                 f"{column.min():g} to {column.max():g})"
             )
-    return f"By column: {'; '.join(told)}. " if told else ""
+    return told
+
+
+def _of_columns(box: Box, size: int) -> list[np.ndarray]:
+    """Lower and upper limit of each column, and whether they belong to the box."""
+    parts = (box.lower, box.upper, box.closed_lower, box.closed_upper)
+    return [np.broadcast_to(part, (size,)) for part in parts]
 
 
 def box_of(lower: list[float | None], upper: list[float | None]) -> Box | None:
@@ -114,10 +151,7 @@ def combined(box: Box | None, region: Region | None, size: int) -> Region | None
 
 def meet(first: Box, second: Box, size: int) -> Box:
     """The box of points in both."""
-    sides: list[Any] = []
-    for one in (first, second):
-        parts = (one.lower, one.upper, one.closed_lower, one.closed_upper)
-        sides.append([np.broadcast_to(part, (size,)) for part in parts])
+    sides = [_of_columns(one, size) for one in (first, second)]
     (low_a, high_a, left_a, right_a), (low_b, high_b, left_b, right_b) = sides
     low, high = np.maximum(low_a, low_b), np.minimum(high_a, high_b)
     left = (left_a | (low_a < low)) & (left_b | (low_b < low))

@@ -92,7 +92,9 @@ def explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, ImportError):
         return str(error), FAILED
     if isinstance(error, OSError):
-        return f"{error}: is there room, and are you allowed to write there?", FAILED
+        from offcut.files import advice
+
+        return f"{error}: {advice(error)}", FAILED
     if isinstance(error, MemoryError):
         return "out of memory: fewer draws or chains, or --thin, need less", FAILED
     return (

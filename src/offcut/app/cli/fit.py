@@ -1,18 +1,17 @@
-"""``offcut fit``: one command for each world.
-
-What all ``offcut fit`` commands do: ask the library, and say what came of it.
-"""
+"""``offcut fit``: a command from each recipe; it asks the library, and says what came of it."""
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from offcut.app.cli import options as o
 from offcut.app.cli.console import (
     DOUBTFUL,
     EXIT_CODES,
@@ -24,38 +23,55 @@ from offcut.app.cli.console import (
     safe,
     show_doubt,
 )
+from offcut.app.fit import options as o
+from offcut.app.fit.recipes import (
+    RECIPES,
+    Option,
+    Recipe,
+    Sampling,
+    made_from,
+    options_of,
+)
 
 #: Groups whose summaries are printed.
 MOST_SUMMARIES = 4
 
 
-def run_fit(
-    world: str,
-    file: Path,
-    data: dict[str, Any],
-    options: dict[str, Any],
-    sampling: dict[str, Any],
-    output: Path | None,
-    resume: bool,
-    overwrite: bool,
-    quiet: bool,
-    strict: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where results go, and what is said of them."""
+
+    output: o.Output = None
+    resume: o.Resume = False
+    overwrite: o.Overwrite = False
+    quiet: o.Quiet = False
+    strict: o.Strict = False
+
+
+def run_fit(recipe: Recipe, file: Path, **given: Any) -> None:
     """Fit, print, and leave with the exit code that belongs to it."""
     from offcut.app.fit.parse import parse_budget
-    from offcut.app.fit.recipe import Request
+    from offcut.app.fit.request import Request
     from offcut.app.fit.run import InterruptedFitError, fit
     from offcut.errors import SettingsError
 
-    if resume and overwrite:
+    where = made_from(Output, given)
+    if where.resume and where.overwrite:
         raise SettingsError("--resume goes on and --overwrite starts afresh: choose one of them")
-    if not 0 < options.get("probability", 0.5) < 1:
+    if not 0 < given.get("probability", 0.5) < 1:
         raise SettingsError(
-            f"--probability {options['probability']:g} must lie between 0 and 1, such as 0.9"
+            f"--probability {given['probability']:g} must lie between 0 and 1, such as 0.9"
         )
-    sampling = {**sampling, "budget": parse_budget(sampling["budget"])}
-    request = Request(world, file, **data, sampling=sampling, options=options)
-    folder = output if output is not None else Path(f"{_stem(file)}-{world}")
+    sampling = asdict(made_from(Sampling, given))
+    request = Request(
+        recipe.name,
+        file,
+        **asdict(made_from(recipe.rows, given)),
+        sampling={**sampling, "budget": parse_budget(sampling["budget"])},
+        options=made_from(recipe.options, given),
+    )
+    folder = where.output or Path(f"{_stem(file)}-{recipe.name}")
+    quiet = where.quiet
 
     def tell(what: str, value: Any) -> None:
         if what == "warning":
@@ -69,8 +85,8 @@ def run_fit(
         found = fit(
             request,
             folder,
-            resume=resume,
-            overwrite=overwrite,
+            resume=where.resume,
+            overwrite=where.overwrite,
             progress=not quiet,
             command=command_line(),
             tell=tell,
@@ -89,7 +105,7 @@ def run_fit(
         out().print("\n[bold]Written[/bold]")
         for path in found.files:
             out().print(f"  {safe(str(path))}", soft_wrap=True)
-    if strict and doubts:
+    if where.strict and doubts:
         raise typer.Exit(DOUBTFUL)
 
 
@@ -157,189 +173,44 @@ def _examples(*lines: str) -> str:
     return f"[bold]Examples[/bold]\n\n{shown}\n\n{EXIT_CODES}"
 
 
-def _data(**given: Any) -> dict[str, Any]:
-    """Enums as the words they stand for."""
-    return {name: getattr(value, "value", value) for name, value in given.items()}
+def with_options(
+    command: Callable[..., None],
+    name: str,
+    help: str,
+    arguments: Mapping[str, Any],
+    options: Iterable[Option],
+) -> Callable[..., None]:
+    """The command with a signature that Typer reads: arguments, then options."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(one, kind, annotation=annotation) for one, annotation in arguments.items()
+    ]
+    parameters += [
+        inspect.Parameter(one.name, kind, default=one.default, annotation=one.annotation)
+        for one in options
+    ]
+    command.__name__, command.__doc__ = name, help
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
 
 
-@app.command(
-    epilog=_examples(
-        "offcut fit mixture sample.fcs --columns CD4,CD8 --transform asinh:150",
-        "offcut fit mixture cells.csv --lower 0 --upper 1 --group patient -o cells",
-        "offcut fit mixture sky.parquet --region 'Ball(\\[0, 0], 2) & Box(\\[0, 0], \\[2, 2])'",
-    )
-)
-@reported
-def mixture(
-    file: o.File,
-    columns: o.Columns = None,
-    lower: o.Lower = None,
-    upper: o.Upper = None,
-    region: o.Region = None,
-    group: o.Group = None,
-    outside: o.Outside = o.OnTrouble.refuse,
-    missing: o.Missing = o.OnTrouble.refuse,
-    at_limits: o.Limits = o.AtLimits.keep,
-    components: o.Components = 50,
-    weights: o.Weights = o.ProcessOn.latent,
-    transform: o.Transform = "none",
-    compensate: o.Compensate = False,
-    draws: o.Draws = 1000,
-    warmup: o.Warmup = 1000,
-    thin: o.Thin = 1,
-    chains: o.Chains = 4,
-    seed: o.Seed = 0,
-    budget: o.Budget = "auto",
-    output: o.Output = None,
-    resume: o.Resume = False,
-    overwrite: o.Overwrite = False,
-    quiet: o.Quiet = False,
-    strict: o.Strict = False,
-) -> None:
-    """Populations (clusters) in data that a window cuts: a Dirichlet process mixture."""
-    run_fit(
-        "mixture",
-        file,
-        _data(columns=columns, lower=lower, upper=upper, region=region, group=group,
-              outside=outside, missing=missing),
-        _data(components=components, weights=weights, transform=transform, compensate=compensate,
-              at_limits=at_limits),
-        _data(draws=draws, warmup=warmup, thin=thin, chains=chains, seed=seed, budget=budget),
-        output, resume, overwrite, quiet, strict,
-    )  # fmt: skip
+def _command(recipe: Recipe) -> Callable[..., None]:
+    """The command of a model, its options in the order of their panels."""
+
+    def command(file: Path, **given: Any) -> None:
+        run_fit(recipe, file, **given)
+
+    kinds = (recipe.rows, recipe.options, Sampling, Output)
+    found = [one for kind in kinds for one in options_of(kind)]
+    found.sort(key=lambda one: o.PANELS.index(one.panel))
+    return with_options(command, recipe.name, recipe.help, {"file": o.File}, found)
 
 
-@app.command(
-    epilog=_examples(
-        "offcut fit langevin orbits.csv --columns x1,x2,x3,y1,y2,y3 --frame 3x2",
-        "offcut fit langevin frames.npy --method collapsed",
-        "offcut fit langevin winds.csv --columns u,v,w --group season",
-    )
-)
-@reported
-def langevin(
-    file: o.File,
-    columns: o.Columns = None,
-    group: o.Group = None,
-    frame: o.Frame = None,
-    order: o.Entries = o.Order.columns,
-    missing: o.Missing = o.OnTrouble.refuse,
-    method: o.Concentrations = o.LangevinMethod.auto,
-    prior_mean: o.PriorMean = 10.0,
-    draws: o.Draws = 1000,
-    warmup: o.Warmup = 1000,
-    thin: o.Thin = 1,
-    chains: o.Chains = 4,
-    seed: o.Seed = 0,
-    budget: o.Budget = "auto",
-    probability: o.Probability = 0.9,
-    output: o.Output = None,
-    resume: o.Resume = False,
-    overwrite: o.Overwrite = False,
-    quiet: o.Quiet = False,
-    strict: o.Strict = False,
-) -> None:
-    """Directions and frames of orthonormal columns: where they point, how closely they agree."""
-    run_fit(
-        "langevin",
-        file,
-        _data(columns=columns, group=group, missing=missing),
-        _data(frame=frame, order=order, method=method, prior_mean=prior_mean,
-              probability=probability),
-        _data(draws=draws, warmup=warmup, thin=thin, chains=chains, seed=seed, budget=budget),
-        output, resume, overwrite, quiet, strict,
-    )  # fmt: skip
+def add_command(app: typer.Typer, recipe: Recipe) -> None:
+    """``offcut fit NAME``."""
+    app.command(epilog=_examples(*recipe.examples))(reported(_command(recipe)))
 
 
-@app.command(
-    epilog=_examples(
-        "offcut fit density voices.csv --columns shimmer --group status",
-        "offcut fit density times.npy --lower 0 --length-scale 1 --variance 1",
-        "offcut fit density map.parquet --columns x,y --lower 0 --upper 10",
-    )
-)
-@reported
-def density(
-    file: o.File,
-    columns: o.Columns = None,
-    lower: o.Lower = None,
-    upper: o.Upper = None,
-    region: o.Region = None,
-    group: o.Group = None,
-    outside: o.Outside = o.OnTrouble.refuse,
-    missing: o.Missing = o.OnTrouble.refuse,
-    base: o.BaseDensity = o.Base.normal,
-    covariance: o.CovarianceOf = o.Covariance.squared_exponential,
-    length_scale: o.LengthScale = None,
-    variance: o.Variance = None,
-    method: o.Method = o.CurveMethod.augment,
-    draws: o.Draws = 1000,
-    warmup: o.Warmup = 1000,
-    thin: o.Thin = 1,
-    chains: o.Chains = 4,
-    seed: o.Seed = 0,
-    budget: o.Budget = "auto",
-    probability: o.Probability = 0.9,
-    output: o.Output = None,
-    resume: o.Resume = False,
-    overwrite: o.Overwrite = False,
-    quiet: o.Quiet = False,
-    strict: o.Strict = False,
-) -> None:
-    """A density with bands; limits are its support, groups are compared."""
-    run_fit(
-        "density",
-        file,
-        _data(columns=columns, lower=lower, upper=upper, region=region, group=group,
-              outside=outside, missing=missing),
-        _data(base=base, covariance=covariance, length_scale=length_scale, variance=variance,
-              method=method, probability=probability),
-        _data(draws=draws, warmup=warmup, thin=thin, chains=chains, seed=seed, budget=budget),
-        output, resume, overwrite, quiet, strict,
-    )  # fmt: skip
-
-
-@app.command(
-    epilog=_examples(
-        "offcut fit intensity mines.csv --columns year --lower 1851 --upper 1962",
-        "offcut fit intensity trees.csv --columns x,y --region 'Box(\\[0, 0], \\[200, 100])'",
-    )
-)
-@reported
-def intensity(
-    file: o.File,
-    columns: o.Columns = None,
-    lower: o.Lower = None,
-    upper: o.Upper = None,
-    region: o.Region = None,
-    group: o.Group = None,
-    outside: o.Outside = o.OnTrouble.refuse,
-    missing: o.Missing = o.OnTrouble.refuse,
-    covariance: o.CovarianceOf = o.Covariance.squared_exponential,
-    length_scale: o.LengthScale = None,
-    variance: o.Variance = None,
-    method: o.Method = o.CurveMethod.augment,
-    draws: o.Draws = 1000,
-    warmup: o.Warmup = 1000,
-    thin: o.Thin = 1,
-    chains: o.Chains = 4,
-    seed: o.Seed = 0,
-    budget: o.Budget = "auto",
-    probability: o.Probability = 0.9,
-    output: o.Output = None,
-    resume: o.Resume = False,
-    overwrite: o.Overwrite = False,
-    quiet: o.Quiet = False,
-    strict: o.Strict = False,
-) -> None:
-    """How frequent events are, in time or in a plane; limits are the window of recording."""
-    run_fit(
-        "intensity",
-        file,
-        _data(columns=columns, lower=lower, upper=upper, region=region, group=group,
-              outside=outside, missing=missing),
-        _data(covariance=covariance, length_scale=length_scale, variance=variance, method=method,
-              probability=probability),
-        _data(draws=draws, warmup=warmup, thin=thin, chains=chains, seed=seed, budget=budget),
-        output, resume, overwrite, quiet, strict,
-    )  # fmt: skip
+for _recipe in RECIPES.values():
+    add_command(app, _recipe)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xarray as xr
 
 from offcut import plots
-from offcut.app.html import Hover, Series
+from offcut.app.html import Hover, Section, Series
 from offcut.app.html.markup import literal
 from offcut.plots.rejection_models import _white_to
 from offcut.plots.style import BLUE, CHAIN_COLOURS, INK, STYLE, distinct_words, pyplot, words
+
+if TYPE_CHECKING:
+    from offcut.app.fit.curves import CurveResult
 
 RUG = "The marks below are the data."
 MOST_POINTS = 2000
 
 
-def _series(result: Any) -> list[Series]:
+def _series(result: CurveResult) -> list[Series]:
     grid = result.grid[:, 0]
     return [
         Series(name or "median", grid, band.median, band.lower, band.upper)
@@ -24,19 +28,21 @@ def _series(result: Any) -> list[Series]:
     ]
 
 
-def _axes(result: Any) -> dict[str, str]:
+def _axes(result: CurveResult) -> dict[str, str]:
     return {"xlabel": words(result.names[0]), "ylabel": words(result.names[1])}
 
 
-def density_line(result: Any, section: Any) -> None:
+def density_line(result: CurveResult, section: Section) -> None:
     """Medians and bands of all groups."""
     grid = result.grid[:, 0]
     posteriors = result.fit.posteriors
-    shown = posteriors.get("")
-    if shown is None:
-        shown = dict(zip(distinct_words(posteriors), posteriors.values(), strict=True))
+    drawn: xr.DataTree | dict[str, xr.DataTree] = (
+        posteriors[""]
+        if "" in posteriors
+        else dict(zip(distinct_words(posteriors), posteriors.values(), strict=True))
+    )
     figure = plots.density_bands(
-        shown, result.fit.model, result.probability, grid=grid, xlabel=words(result.names[0])
+        drawn, result.fit.model, result.probability, grid=grid, xlabel=words(result.names[0])
     )
     section.figure(
         figure,
@@ -48,7 +54,7 @@ def density_line(result: Any, section: Any) -> None:
     )
 
 
-def density_maps(result: Any, section: Any) -> None:
+def density_maps(result: CurveResult, section: Section) -> None:
     """The mean density in the plane, a map for each group."""
     plt = pyplot()
     side = round(np.sqrt(len(result.grid)))
@@ -70,7 +76,7 @@ def density_maps(result: Any, section: Any) -> None:
         )
 
 
-def predicted_scatter(result: Any, section: Any) -> None:
+def predicted_scatter(result: CurveResult, section: Section) -> None:
     """Beyond the plane: data beside draws from the posterior predictive distribution."""
     plt = pyplot()
     for name, posterior in result.fit.posteriors.items():
@@ -91,7 +97,7 @@ def predicted_scatter(result: Any, section: Any) -> None:
         )
 
 
-def differences(result: Any, section: Any, pairs: list[tuple[str, str]]) -> None:
+def differences(result: CurveResult, section: Section, pairs: list[tuple[str, str]]) -> None:
     """Pairs of groups."""
     posteriors = result.fit.posteriors
     for first, second in pairs:
@@ -113,7 +119,7 @@ def differences(result: Any, section: Any, pairs: list[tuple[str, str]]) -> None
         )
 
 
-def intensity_line(result: Any, section: Any) -> None:
+def intensity_line(result: CurveResult, section: Section) -> None:
     """One group as ``plots.intensity`` has it; several in one picture."""
     if "" in result.fit.posteriors:
         figure = plots.intensity(
@@ -135,7 +141,7 @@ def intensity_line(result: Any, section: Any) -> None:
     )
 
 
-def _overlaid(result: Any) -> Any:
+def _overlaid(result: CurveResult) -> Any:
     plt = pyplot()
     grid = result.grid[:, 0]
     with plt.rc_context(STYLE):
@@ -153,7 +159,7 @@ def _overlaid(result: Any) -> Any:
     return figure
 
 
-def intensity_maps(result: Any, section: Any) -> None:
+def intensity_maps(result: CurveResult, section: Section) -> None:
     """A map for each group."""
     for name, posterior in result.fit.posteriors.items():
         section.figure(
@@ -169,7 +175,7 @@ def intensity_maps(result: Any, section: Any) -> None:
         )
 
 
-def foundations(result: Any, section: Any) -> None:
+def foundations(result: CurveResult, section: Section) -> None:
     """f and the rejected proposals, of the first groups."""
     d = len(result.names)
     if d > 2:

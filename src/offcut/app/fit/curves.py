@@ -1,6 +1,6 @@
 """``offcut fit density`` and ``offcut fit intensity``: data, support or window, and the model.
 
-What fitted densities and intensities say: where the curve is high, and how sure that is.
+What they say: where the curve is high, and how sure that is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 
 from offcut.app.fit import curve_pictures
 from offcut.app.fit.parse import number_or_none
-from offcut.app.fit.recipe import Request, Result, Sheet, Task, by_group, read_boxed, span
+from offcut.app.fit.request import Request, Result, Sheet, Task, by_group, read_boxed, span
+from offcut.app.html import Page
 from offcut.app.html.markup import literal
 from offcut.errors import SettingsError
 from offcut.gp.evaluation import Bands, bands
@@ -38,7 +39,7 @@ class CurveResult(Result):
     @property
     def probability(self) -> float:
         """Of the bands."""
-        return float(self.fit.request.options["probability"])
+        return float(self.fit.request.options.probability)
 
     @property
     def names(self) -> list[str]:
@@ -199,7 +200,7 @@ class DensityResult(CurveResult):
             found["difference"] = (head, rows)
         return found
 
-    def write(self, page: Any) -> None:
+    def write(self, page: Page) -> None:
         """The density, the groups' differences, and what it stands on."""
         section = page.section("Density", "curve")
         if len(self.names) == 1:
@@ -242,7 +243,7 @@ class IntensityResult(CurveResult):
                 )
         return told
 
-    def write(self, page: Any) -> None:
+    def write(self, page: Page) -> None:
         """The intensity, and what it stands on."""
         section = page.section("Intensity", "curve")
         if len(self.names) == 1:
@@ -257,7 +258,7 @@ def prepare_density(request: Request) -> Task:
     from offcut.gp.model import GPDensity
 
     table, support = read_boxed(request)
-    base = request.options["base"]
+    base = request.options.base
     if base == "uniform" and (support is None or not _is_bounded(support)):
         raise SettingsError(
             "--base uniform needs a bounded support: give both --lower and --upper, or take "
@@ -283,7 +284,8 @@ def prepare_intensity(request: Request) -> Task:
             f"offcut fit intensity is for events on a line or in a plane, but there are {size} "
             f"columns ({', '.join(table.names)}); choose one or two with --columns"
         )
-    notes, cautions = [], []
+    notes: list[str] = []
+    guesses: list[str] = []
     low, high = np.full(size, -np.inf), np.full(size, np.inf)
     if window is not None:
         low, high = (np.broadcast_to(side, (size,)) for side in (window.lower, window.upper))
@@ -295,27 +297,26 @@ def prepare_intensity(request: Request) -> Task:
     high = np.where(np.isfinite(high), high, values.max(axis=0) + gap)
     window = Box(low, high)
     if guessed.any():
-        notes.append(
+        guesses.append(
             f"The window was **guessed** from the data, {window!r}: the first and the last event "
             "and a mean gap beyond them. Where recording began and ended is part of the data: give "
             "it with `--lower` and `--upper` if you know it."
         )
-        cautions = notes
     else:
         notes.append(f"Events were recorded in {window!r}.")
     model = GPIntensity(window, **_shared(request))
     data = by_group(table, _points(values))
-    return Task(model, data, table, notes=notes, cautions=cautions)
+    return Task(model, data, table, notes=[*guesses, *notes], guesses=guesses)
 
 
 def _shared(request: Request) -> dict[str, Any]:
     options = request.options
     return {
-        "covariance": options["covariance"],
-        "length_scale": number_or_none(options["length_scale"], "--length-scale"),
-        "variance": number_or_none(options["variance"], "--variance"),
-        "method": options["method"],
-        "joint_moves": options.get("joint_moves", True),
+        "covariance": options.covariance,
+        "length_scale": number_or_none(options.length_scale, "--length-scale"),
+        "variance": number_or_none(options.variance, "--variance"),
+        "method": options.method,
+        "joint_moves": options.joint_moves,
     }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import re
@@ -16,7 +14,7 @@ import xarray as xr
 from offcut.app.fit.manifest import CHECKPOINTS, MANIFEST, Manifest
 from offcut.driver.checkpoints import forget, refuse_in_use
 from offcut.errors import DataError, SettingsError
-from offcut.files import save_netcdf, writing
+from offcut.files import load_netcdf, save_netcdf, writing
 
 SETTINGS, REPORT = "settings.json", "report.html"
 #: Directories that a fit may write into, and what it may write there.
@@ -198,8 +196,7 @@ class Folder:
         if not path.is_file() or not listed:
             return None
         try:
-            with xr.open_datatree(path, engine="h5netcdf") as stored:
-                return stored.load()
+            return load_netcdf(path)
         except Exception as error:  # a damaged file can fail at any byte
             raise DataError(
                 f"{path} cannot be read ({error}); start afresh with --overwrite"
@@ -207,11 +204,7 @@ class Folder:
 
     def save_table(self, name: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Path:
         """A CSV file among the tables."""
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)
-        writer.writerow(head)
-        writer.writerows([[_cell(value) for value in row] for row in rows])
-        return self.manifest.put(f"{TABLES}/{name}.csv", text.getvalue())
+        return self.manifest.put_table(f"{TABLES}/{name}.csv", head, rows)
 
     def save_figure(self, name: str, text: str) -> Path:
         """A picture of the report."""
@@ -302,8 +295,3 @@ def slug(name: str) -> str:
 def _flat(request: dict[str, Any]) -> dict[str, Any]:
     flat = {name: value for name, value in request.items() if not isinstance(value, dict)}
     return {**flat, **request.get("sampling", {}), **request.get("options", {})}
-
-
-def _cell(value: Any) -> Any:
-    """Numbers with all their digits, without NumPy's names."""
-    return value.item() if hasattr(value, "item") else value

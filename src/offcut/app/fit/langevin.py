@@ -1,6 +1,6 @@
-"""What fitted orientations say: where the columns point, and how closely frames agree.
+"""``offcut fit langevin``: frames from columns of a table or from an array of matrices.
 
-``offcut fit langevin``: frames from columns of a table or from an array of matrices.
+What fitted orientations say: where the columns point, and how closely frames agree.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from offcut import plots
 from offcut.app.fit.parse import parse_frame
-from offcut.app.fit.recipe import Request, Result, Sheet, Task, by_group, read_rows, span
+from offcut.app.fit.request import Request, Result, Sheet, Task, by_group, read_rows, span
+from offcut.app.html import Page, Section
 from offcut.app.html.markup import literal
 from offcut.errors import DataError, SettingsError
 from offcut.langevin.data import TOLERANCE, as_frames
 from offcut.langevin.evaluation import Cap
 from offcut.plots.langevin_models import ORDINALS
 from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot, words
-from offcut.tables.read import Table
 from offcut.tables.rows import check_groups
+from offcut.tables.table import Table
 
 
 def prepare(request: Request) -> Task:
@@ -31,7 +33,7 @@ def prepare(request: Request) -> Task:
     from offcut.langevin.model import MatrixLangevinModel
 
     options = request.options
-    mean = options["prior_mean"]
+    mean = options.prior_mean
     if not 0 < mean < np.inf:
         raise SettingsError(
             f"--prior-mean {mean:g} is not understood; expected a positive number, the mean of "
@@ -41,9 +43,9 @@ def prepare(request: Request) -> Task:
     frames = _frames(table, request)
     _check_orthonormal(table, frames)
     check_groups(table)
-    model = MatrixLangevinModel(dist.Exponential(1.0 / mean), method=options["method"])
+    model = MatrixLangevinModel(dist.Exponential(1.0 / mean), method=options.method)
     d, p = frames.shape[1:]
-    order = "column by column" if options["order"] == "columns" else "row by row"
+    order = "column by column" if options.order == "columns" else "row by row"
     written = "" if table.matrices is not None or p == 1 else f", its entries {order}"
     notes = [f"Each row is a frame of {d} by {p}{written}."]
     return Task(model, by_group(table, as_frames(frames)), table, notes=notes)
@@ -53,17 +55,17 @@ def _frames(table: Table, request: Request) -> np.ndarray:
     """(n, d, p)."""
     if table.matrices is not None:
         d, p = table.matrices.shape[1:]
-        if request.options["frame"] is not None:
-            parse_frame(request.options["frame"], d * p)
+        if request.options.frame is not None:
+            parse_frame(request.options.frame, d * p)
         return table.matrices
-    d, p = parse_frame(request.options["frame"], len(table.names))
+    d, p = parse_frame(request.options.frame, len(table.names))
     if p > d:
         raise SettingsError(
             f"--frame {d}x{p} has more columns than rows, and no more than {d} can be orthonormal; "
             f"did you mean {p}x{d}?"
         )
     n = len(table.values)
-    if request.options["order"] == "columns":
+    if request.options.order == "columns":
         return table.values.reshape(n, p, d).transpose(0, 2, 1)
     return table.values.reshape(n, d, p)
 
@@ -114,7 +116,7 @@ class LangevinResult(Result):
     @property
     def probability(self) -> float:
         """Of all caps."""
-        return float(self.fit.request.options["probability"])
+        return float(self.fit.request.options.probability)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -122,9 +124,9 @@ class LangevinResult(Result):
         frames = next(iter(self.fit.task.data.values()))
         return frames.shape[1], frames.shape[2]
 
-    def kappa(self, posterior: Any) -> np.ndarray:
+    def kappa(self, posterior: xr.DataTree) -> np.ndarray:
         """Draws of the concentrations, (draw, column)."""
-        return posterior["posterior"]["kappa"].values.reshape(-1, self.shape[1])
+        return posterior["posterior"].dataset["kappa"].values.reshape(-1, self.shape[1])
 
     def ordinals(self) -> list[str]:
         """Names of the columns."""
@@ -167,7 +169,7 @@ class LangevinResult(Result):
         ]
         return {**super().sheets(), "regions": (head, rows)}
 
-    def write(self, page: Any) -> None:
+    def write(self, page: Page) -> None:
         """Spheres, maps and concentrations, group by group, and the groups together."""
         for group, posterior in self.fit.posteriors.items():
             title = f"Directions of {literal(group)}" if group else "Directions"
@@ -175,7 +177,7 @@ class LangevinResult(Result):
         if len(self.fit.posteriors) > 1:
             self._write_groups(page.section("Groups together", "together"))
 
-    def _write_one(self, section: Any, group: str, posterior: Any) -> None:
+    def _write_one(self, section: Section, group: str, posterior: xr.DataTree) -> None:
         frames = self.fit.task.data[group]
         names, (d, p) = self.ordinals(), self.shape
         what = (
@@ -213,7 +215,7 @@ class LangevinResult(Result):
             "bar is the central 90%.",
         )
 
-    def _write_groups(self, section: Any) -> None:
+    def _write_groups(self, section: Section) -> None:
         section.figure(
             self._groups_figure(),
             "groups",

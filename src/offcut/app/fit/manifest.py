@@ -7,10 +7,12 @@ may die at any moment.
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -115,6 +117,15 @@ class Manifest:
         self.written.add(name)
         self.save()
         return path
+
+    def put_table(self, name: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
+        """Write a CSV file; numbers have all their digits, without NumPy's names."""
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(head)
+        for row in rows:
+            writer.writerow([cell.item() if hasattr(cell, "item") else cell for cell in row])
+        return self.put(name, text.getvalue())
 
     def list_as_is(self, names: Iterable[str]) -> None:
         """Take files that are here already for written by this command."""

@@ -1,20 +1,21 @@
-"""What a fitted mixture says: populations, what was lost, and which group has more of what.
+"""``offcut fit mixture``: populations in a window.
 
-``offcut fit mixture``: populations in a window.
+What a fitted mixture says: the populations, what was lost, and which group has more of what.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from offcut.app.fit import mixture_pictures
 from offcut.app.fit.parse import parse_limits, parse_region, parse_transform
-from offcut.app.fit.recipe import Request, Result, Sheet, Task, percent, plural, read_rows, span
+from offcut.app.fit.request import Request, Result, Sheet, Task, percent, plural, read_rows, span
+from offcut.app.html import Page, Section
 from offcut.app.html.markup import literal
 from offcut.cytometry.events import Events
 from offcut.cytometry.instrument_window import instrument_window
@@ -23,8 +24,8 @@ from offcut.cytometry.transforms import Identity
 from offcut.errors import SettingsError
 from offcut.mixtures.populations import Labels, Population
 from offcut.regions import Box, Region
-from offcut.tables.read import Table
 from offcut.tables.rows import check_groups, combined, meet, settle_outside
+from offcut.tables.table import Table
 
 
 def prepare(request: Request) -> Task:
@@ -32,34 +33,33 @@ def prepare(request: Request) -> Task:
     from offcut.mixtures.model import TruncatedMixture
 
     options = request.options
-    transform = parse_transform(options["transform"])
+    transform = parse_transform(options.transform)
     table = read_rows(request)
     box, region = _windows(request, table, transform)
-    known = table.recorded.limits is not None and request.lower is None and request.upper is None
-    note = table.recorded.limits_note if known else ""
+    known = table.limits is not None and request.lower is None and request.upper is None
+    note = table.limits_note if known else ""
     table = settle_outside(
         table, combined(box, region, len(table.names)), request.outside, note=note
     )
-    if options["at_limits"] == "drop" and box is not None:
+    if options.at_limits == "drop" and box is not None:
         table, box = _without_faces(table, box)
     check_groups(table)
-    events = _events(table, box, transform, options["compensate"])
+    events = _events(table, box, transform, options.compensate)
     window = events.region if region is None else combined(box, region, len(table.names))
     model = TruncatedMixture(
         window,
-        components=options["components"],
-        weights=options["weights"],
+        components=options.components,
+        weights=options.weights,
         hierarchical=table.group is not None,
     )
-    return Task(
-        model, {"": events.values}, table, table.group, _notes(table, events, window, known), events
-    )
+    notes = _notes(table, events, window, known)
+    return Task(model, {"": events.values}, table, table.group, notes, extra=events)
 
 
 def _windows(request: Request, table: Table, transform: Any) -> tuple[Box | None, Region | None]:
     """The box of all limits, and a region that is no box."""
     size = len(table.names)
-    known = instrument_window(None, table.names, table.recorded.limits)
+    known = instrument_window(None, table.names, table.limits)
     limits: list[Any] = []
     for text, option, own in (
         (request.lower, "--lower", known.lower),
@@ -72,7 +72,7 @@ def _windows(request: Request, table: Table, transform: Any) -> tuple[Box | None
         combined(None, region, size)  # says so where it is about other coordinates
     if type(region) is Box:
         box, region = meet(box, region, size), None
-    if region is not None and (transform != Identity() or request.options["compensate"]):
+    if region is not None and (transform != Identity() or request.options.compensate):
         raise SettingsError(
             f"--region {request.region} is no box, and its faces would bend under --transform or "
             "--compensate; leave these out (transform the columns beforehand), or give a box with "
@@ -96,7 +96,7 @@ def _events(table: Table, box: Box | None, transform: Any, compensate: bool) -> 
     size = len(table.names)
     everything = Box([None] * size, [None] * size)
     return assemble(
-        replace(table.recorded, labels=None),
+        table,
         transform=transform,
         window=everything if box is None else box,
         group=None,
@@ -137,7 +137,7 @@ class MixtureResult(Result):
     title = "Populations"
 
     @property
-    def posterior(self) -> Any:
+    def posterior(self) -> xr.DataTree:
         """The only run."""
         return self.fit.posteriors[""]
 
@@ -163,7 +163,7 @@ class MixtureResult(Result):
 
     def passing(self) -> np.ndarray:
         """Share of everything that passes the window, in each draw and group, (draw, group)."""
-        shares = self.posterior["posterior"]["window_share"].values
+        shares = self.posterior["posterior"].dataset["window_share"].values
         return shares.reshape(shares.shape[0] * shares.shape[1], -1)
 
     def headline(self) -> list[str]:
@@ -239,12 +239,13 @@ class MixtureResult(Result):
         names = self.fit.table.group_names
         head = ["population", "first", "second", "share_first", "share_second"]
         head += ["ratio", "ratio_5%", "ratio_95%", "probability_second_larger"]
+        numbers = {row.name: number for number, row in enumerate(self.populations, 1)}
         rows = []
         for first, second in list(combinations(range(len(names)), 2))[:MOST_PAIRS]:
             for row in self.fit.model.compare(self.labels, first, second):
                 rows.append(
                     [
-                        row.number,
+                        numbers[row.name],
                         names[first],
                         names[second],
                         row.first,
@@ -256,7 +257,7 @@ class MixtureResult(Result):
                 )
         return head, rows
 
-    def write(self, page: Any) -> None:
+    def write(self, page: Page) -> None:
         """Pictures and tables."""
         section = page.section("Populations", "found")
         mixture_pictures.write(self, section)
@@ -282,6 +283,18 @@ class MixtureResult(Result):
         if self.fit.table.group is not None:
             self._write_differences(page)
 
+    def write_trust(self, section: Section) -> None:
+        """How many proposals were rejected, where any were."""
+        from offcut import plots
+
+        if self.posterior.attrs["draws_rejections"]:
+            section.figure(
+                plots.rejections(self.posterior),
+                "rejections",
+                "The number |Y| of rejected proposals in each sweep, and the budget. Chains that "
+                "lie on top of each other agree.",
+            )
+
     def _interval(self, value: Any, ends: Any) -> str:
         """A number with its interval, for each group."""
         names = self.fit.table.group_names or ("",)
@@ -296,7 +309,7 @@ class MixtureResult(Result):
             for name, middle, low, high in triples
         )
 
-    def _write_differences(self, page: Any) -> None:
+    def _write_differences(self, page: Page) -> None:
         section = page.section("Groups compared", "groups")
         _, rows = self.differences()
         shown = [

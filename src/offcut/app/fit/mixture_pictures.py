@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from offcut import plots
-from offcut.app.html import Hover, Series
+from offcut.app.html import Hover, Section, Series
 from offcut.app.html.markup import literal, plain
 from offcut.plots.style import BLUE, GREY, ORANGE, STYLE, pyplot, words
+
+if TYPE_CHECKING:
+    from offcut.app.fit.mixture import MixtureResult
 
 #: Pairs of columns that are drawn, points along each side of a map and draws to average over.
 MOST_PAIRS, GRID, MOST_DRAWS = 4, 60, 60
 PLACES = 301
 
 
-def write(result: Any, section: Any) -> None:
+def write(result: MixtureResult, section: Section) -> None:
     """All pictures of the populations."""
     if len(result.names) == 1:
         _on_a_line(result, section)
@@ -38,7 +41,7 @@ def pairs_of(count: int) -> list[tuple[int, int]]:
     return pairs[:MOST_PAIRS]
 
 
-def _maps(result: Any, section: Any, code: int | None, group: str) -> None:
+def _maps(result: MixtureResult, section: Section, code: int | None, group: str) -> None:
     plt = pyplot()
     model, posterior = result.fit.model, result.posterior
     pairs = pairs_of(len(result.names))
@@ -83,11 +86,11 @@ def _maps(result: Any, section: Any, code: int | None, group: str) -> None:
     )
 
 
-def _on_a_line(result: Any, section: Any) -> None:
+def _on_a_line(result: MixtureResult, section: Section) -> None:
     """A histogram, the density in the window and what it was before."""
     plt = pyplot()
     model, posterior = result.fit.model, result.posterior
-    x = posterior["observed_data"]["x"].values.ravel()
+    x = posterior["observed_data"].dataset["x"].values.ravel()
     room = (0.35 if result.windowed else 0.05) * np.ptp(x)
     grid = np.linspace(x.min() - room, x.max() + room, PLACES)
     groups = result.fit.table.group_names or ("",)

@@ -1,9 +1,8 @@
-"""Options of the command line that are more than a number: limits, budgets, frames, scales.
+"""Options of the command line that are more than a number: regions, limits, budgets and so on.
 
-A region from the text that regions print, ``Box([0, 0], [4, 3]) & ~Ball([1, 1], 0.5)``.
-
-The text comes from a command line, so it is taken apart by ``ast`` and never evaluated: what is not
-a region, a number, a list or one of & | ~ is refused, and the message shows which part it was.
+A region is written as regions print themselves, ``Box([0, 0], [4, 3]) & ~Ball([1, 1], 0.5)``. The
+text comes from a command line, so it is taken apart by ``ast`` and never evaluated: what is not a
+region, a number, a list or one of & | ~ is refused, and the message shows which part it was.
 """
 
 from __future__ import annotations

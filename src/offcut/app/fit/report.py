@@ -6,15 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from offcut.app.fit.folder import Folder
-from offcut.app.fit.recipe import Result, plural
+from offcut.app.fit.recipes import RECIPES
+from offcut.app.fit.request import Result, plural
+from offcut.app.html import Page, Section
 from offcut.app.html.markup import literal
-
-WORLDS = {
-    "mixture": "A truncated Dirichlet process mixture",
-    "langevin": "A matrix Langevin model",
-    "density": "A Gaussian process density",
-    "intensity": "A Gaussian process intensity",
-}
 
 
 def write_report(result: Result, folder: Folder) -> Path:
@@ -34,8 +29,6 @@ def write_report(result: Result, folder: Folder) -> Path:
     import matplotlib
 
     matplotlib.use("Agg")
-    from offcut.app.html import Page
-
     fit = result.fit
     source = fit.table.path.name
     page = Page(
@@ -44,8 +37,8 @@ def write_report(result: Result, folder: Folder) -> Path:
     answer = page.section("The answer", "answer")
     for sentence in result.headline():
         answer.text(sentence)
-    for note in fit.task.cautions:
-        answer.notice(note)
+    for guess in fit.task.guesses:
+        answer.notice(guess)
     for doubt in result.doubts:
         answer.notice(f"Before you trust this: {literal(doubt)}", kind="doubt")
     result.write(page)
@@ -57,13 +50,13 @@ def write_report(result: Result, folder: Folder) -> Path:
 
 def _lead(result: Result) -> str:
     count = len(result.fit.table.kept)
-    what = WORLDS[result.fit.request.world]
+    what = RECIPES[result.fit.request.model].description
     groups = result.fit.table.group_names
     told = f" in {len(groups)} groups ({literal(', '.join(groups))})" if groups else ""
     return f"{what} for {plural(count, 'row')} of {literal(result.fit.table.path.name)}{told}."
 
 
-def _trust(result: Result, section: Any) -> None:
+def _trust(result: Result, section: Section) -> None:
     section.text(
         "Every number on this page is a summary of draws from the posterior. Chains that agree "
         "(R-hat near 1) and many effective draws (ESS) say that the draws can be believed; the "
@@ -71,21 +64,11 @@ def _trust(result: Result, section: Any) -> None:
     )
     fit = result.fit
     for name, posterior in fit.posteriors.items():
-        section.run(literal(name) or fit.request.world, posterior, seconds=fit.seconds.get(name))
-    if fit.request.world == "mixture":
-        from offcut import plots
-
-        posterior = fit.posteriors[""]
-        if posterior.attrs["draws_rejections"]:
-            section.figure(
-                plots.rejections(posterior),
-                "rejections",
-                "The number |Y| of rejected proposals in each sweep, and the budget. Chains that "
-                "lie on top of each other agree.",
-            )
+        section.run(literal(name) or fit.request.model, posterior, seconds=fit.seconds.get(name))
+    result.write_trust(section)
 
 
-def _data(result: Result, section: Any) -> None:
+def _data(result: Result, section: Section) -> None:
     table = result.fit.table
     facts: list[list[Any]] = [
         ["File", literal(table.path)],
@@ -110,7 +93,7 @@ def _data(result: Result, section: Any) -> None:
         section.text(f"Columns that are not data: {told}. Choose others with `--columns`.")
 
 
-def _making(result: Result, section: Any) -> None:
+def _making(result: Result, section: Section) -> None:
     fit = result.fit
     section.text("The command; with the same versions it gives the same draws, bit for bit.")
     section.code(fit.command)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from offcut.app.fit.folder import SETTINGS, Folder, slug
-from offcut.app.fit.recipe import Fit, Request, Result, Task
+from offcut.app.fit.recipes import RECIPES
+from offcut.app.fit.request import Fit, Request, Result, Task
 from offcut.errors import DataError, ModelError, SettingsError, StartError, TrustWarning
 from offcut.numerics.text import shortened
 
@@ -69,8 +70,9 @@ def fit(
     InterruptedFitError
         After Ctrl-C; ``resume=True`` goes on.
     """
+    recipe = RECIPES[request.model]
     with noticed() as heard:
-        task = prepare(request)
+        task = recipe.prepared(request)
     check_names(task)
     tell("read", task)
     for text in heard:
@@ -92,40 +94,13 @@ def fit(
         made.posteriors[group] = posterior
         made.seconds[group] = float(seconds.get(group, float("nan")))
         files.append(folder.posterior_path(group))
-    result = results()[request.world](made)
+    result = recipe.read(made)
     files += [folder.save_table(name, *sheet) for name, sheet in result.sheets().items()]
     from offcut.app.fit.report import write_report
 
     files.append(write_report(result, folder))
     folder.finish({**told, "command": command, "seconds": seconds, "doubts": result.doubts})
     return Outcome(result, [*files, output / SETTINGS], finished)
-
-
-def prepare(request: Request) -> Task:
-    """The model and the data of a request."""
-    from offcut.app.fit import curves, langevin, mixture
-
-    makers = {
-        "mixture": mixture.prepare,
-        "langevin": langevin.prepare,
-        "density": curves.prepare_density,
-        "intensity": curves.prepare_intensity,
-    }
-    return makers[request.world](request)
-
-
-def results() -> dict[str, type[Result]]:
-    """What reads the posteriors of each world."""
-    from offcut.app.fit.curves import DensityResult, IntensityResult
-    from offcut.app.fit.langevin import LangevinResult
-    from offcut.app.fit.mixture import MixtureResult
-
-    return {
-        "mixture": MixtureResult,
-        "langevin": LangevinResult,
-        "density": DensityResult,
-        "intensity": IntensityResult,
-    }
 
 
 def _sampled(

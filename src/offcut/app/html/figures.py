@@ -1,8 +1,7 @@
-"""Matplotlib pictures as SVG inside a page, in the colours of its theme.
+"""Pictures of a page: matplotlib's as SVG in the colours of the theme, and what the script draws.
 
-Values under the pointer, for pictures of curves.
-
-Frames on a sphere that can be turned: the numbers that the page's script draws.
+The page's script shows values under the pointer on pictures of curves (``Hover``), and frames on a
+sphere that can be turned (``sphere_data``).
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from offcut.app.html.markup import escaped
 from offcut.langevin.evaluation import Cap
 from offcut.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PINK
 
@@ -162,13 +160,15 @@ def as_svg(figure: Any) -> str:
     return file.getvalue()
 
 
-def inlined(svg: str, name: str, alt: str) -> str:
-    """An SVG element for a page: themed, named, sized by the page, with a text for the blind."""
+def inlined(svg: str, name: str) -> tuple[str, str]:
+    """An SVG element for a page, themed, named and sized by the page: its open tag, and the rest.
+
+    The tag is cut before its ``>``, where a template adds a text for the blind.
+
+    >>> inlined('<?xml?><svg width="3pt" viewBox="0"><g id="a"/></svg>', "p")
+    ('<svg viewBox="0"', '><g id="p-a"/></svg>')
+    """
     element = svg[svg.index("<svg") :]
     end = element.index(">")
     head = re.sub(r'\s(width|height)="[^"]*"', "", element[:end])
-    label = escaped(alt)
-    return (
-        f'{head} role="img" aria-label="{label}"'
-        + own_names(themed(element[end:]), f"{name}-").strip()
-    )
+    return head, own_names(themed(element[end:]), f"{name}-").strip()

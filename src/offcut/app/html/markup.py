@@ -1,8 +1,7 @@
-"""Text for a page: escaped, with a little markup; numbers as people write them."""
+"""Text for a page, with a little markup; numbers as people write them. Templates escape it."""
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from typing import Any, NamedTuple
@@ -40,14 +39,20 @@ class Span(NamedTuple):
 def literal(text: object) -> str:
     """A name from a file as markup that shows it as it is, whatever it holds.
 
-    >>> inline(literal("[CD4](javascript:alert(1)) **x** `y`"))
+    >>> plain(literal("[CD4](javascript:alert(1)) **x** `y`"))
     '[CD4](javascript:alert(1)) **x** `y`'
     """
     return _SIGNS.sub(r"\\\g<0>", visible(text))
 
 
 def spans(text: object) -> tuple[Span, ...]:
-    """Text with ``code``, **bold** and [links](address), taken apart."""
+    """Text with ``code``, **bold** and [links](address), taken apart.
+
+    >>> [span.kind for span in spans("a < b, **see** [here](#x) and `y`")]
+    ['text', 'bold', 'text', 'link', 'text', 'code']
+    >>> spans("[here](javascript:alert)")
+    (Span(kind='text', text='[here](javascript:alert)', inside=(), address=''),)
+    """
     text, found, place = str(text), [], 0
     for match in _MARKUP.finditer(text):
         found.append(Span("text", text[place : match.start()]))
@@ -65,30 +70,6 @@ def spans(text: object) -> tuple[Span, ...]:
             found.append(Span("text", match[0]))
     found.append(Span("text", text[place:]))
     return tuple(span for span in found if span.text or span.inside)
-
-
-def escaped(text: object) -> str:
-    """Text for HTML, inside of elements and of attributes."""
-    return html.escape(visible(text, lines=True), quote=True)
-
-
-def inline(text: object) -> str:
-    """Escaped text with ``code``, **bold** and [links](address).
-
-    >>> inline("a < b, **see** [here](#x) and `y`")
-    'a &lt; b, <strong>see</strong> <a href="#x">here</a> and <code>y</code>'
-    >>> inline("[here](javascript:alert)")
-    '[here](javascript:alert)'
-    """
-    return "".join(_element(span) for span in spans(text))
-
-
-def _element(span: Span) -> str:
-    inside = "".join(_element(one) for one in span.inside) or escaped(span.text)
-    if span.kind == "link":
-        return f'<a href="{escaped(span.address)}">{inside}</a>'
-    tag = {"code": "code", "bold": "strong"}.get(span.kind)
-    return f"<{tag}>{inside}</{tag}>" if tag else inside
 
 
 def plain(text: object) -> str:
@@ -146,14 +127,12 @@ def percent(share: float) -> str:
 
 
 def cell(value: Any) -> tuple[str, bool]:
-    """HTML of a table's cell, and whether it is a number."""
+    """Text of a table's cell, and whether it is a number."""
     if value is None:
         return "", False
-    if isinstance(value, str):
-        return inline(value), False
     if isinstance(value, int | float | np.integer | np.floating | np.bool_):
         return number(value), not isinstance(value, bool | np.bool_)
-    return inline(str(value)), False
+    return str(value), False
 
 
 def anchor_of(title: str) -> str:

@@ -2,38 +2,64 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from offcut.app.html import runs
 from offcut.app.html.figures import Hover, as_svg, inlined, sphere_data
-from offcut.app.html.markup import anchor_of, cell, escaped, inline, plain
+from offcut.app.html.markup import anchor_of, cell, plain, spans
 from offcut.files import made, write
+from offcut.numerics.text import visible
 
 NOTICES = ("note", "doubt", "simulated")
 
 
+def _seen(value: Any) -> Any:
+    """What a template prints: text from files may hold characters that act."""
+    return value if isinstance(value, Markup) else visible(value, lines=True)
+
+
+#: Escapes everything that it prints, so that text never becomes markup.
+TEMPLATES = Environment(
+    loader=PackageLoader("offcut.app", "html"),
+    autoescape=True,
+    finalize=_seen,
+    undefined=StrictUndefined,
+    keep_trailing_newline=True,
+)
+TEMPLATES.filters |= {"spans": spans, "plain": plain}
+TEMPLATES.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+
+
 class Section:
-    """A part of a page, added to by its methods in the order in which it is read."""
+    """A part of a page, added to by its methods in the order in which it is read.
+
+    ``parts`` are data, which JSON can hold; each has the ``kind`` of the macro in ``parts.html``
+    that makes an element of it.
+    """
 
     def __init__(self, page: Page, title: str, anchor: str, level: int) -> None:
         self.page, self.title, self.anchor, self.level = page, title, anchor, level
-        self.parts: list[str] = []
+        self.parts: list[dict[str, Any]] = []
+
+    def _add(self, kind: str, **part: Any) -> None:
+        self.parts.append({"kind": kind, **part})
 
     def text(self, text: str) -> None:
         """A paragraph; ``code``, **bold** and [links](address) work, all else is as it is."""
-        self.parts.append(f"<p>{inline(text)}</p>")
+        self._add("text", text=text)
 
     def notice(self, text: str, kind: str = "note") -> None:
         """A box: a "note", a "doubt", or that data are "simulated"."""
         if kind not in NOTICES:
             raise ValueError(f"kind must be one of {', '.join(NOTICES)}, got {kind!r}")
-        self.parts.append(f'<p class="notice {kind}">{inline(text)}</p>')
+        self._add("notice", text=text, about=kind)
 
     def table(
         self,
@@ -44,22 +70,15 @@ class Section:
         cards: bool = False,
     ) -> None:
         """A table; with ``cards`` each row becomes a card on a narrow screen."""
-        head = "".join(f'<th scope="col">{inline(name)}</th>' for name in columns)
-        body = []
-        for row in rows:
-            entries = []
-            for name, value in zip(columns, row, strict=True):
-                shown, is_number = cell(value)
-                kind = ' class="number"' if is_number else ""
-                if cards and shown:  # one box for all of it, beside its label
-                    shown = f"<span>{shown}</span>"
-                entries.append(f'<td{kind} data-label="{escaped(plain(name))}">{shown}</td>')
-            body.append(f"<tr>{''.join(entries)}</tr>")
-        told = f"<caption>{inline(caption)}</caption>" if caption else ""
-        style = ' class="cards"' if cards else ""
-        self.parts.append(
-            f'<div class="scroll" tabindex="0"><table{style}>{told}<thead><tr>{head}</tr></thead>'
-            f"<tbody>{''.join(body)}</tbody></table></div>"
+        wrong = [row for row in rows if len(row) != len(columns)]
+        if wrong:
+            raise ValueError(f"a row has {len(wrong[0])} cells for {len(columns)} columns")
+        self._add(
+            "table",
+            columns=list(columns),
+            rows=[[cell(value) for value in row] for row in rows],
+            caption=caption,
+            cards=cards,
         )
 
     def figure(
@@ -74,18 +93,19 @@ class Section:
         """A matplotlib picture as SVG, and what to see in it; it is closed afterwards."""
         name = self.page.own_name(name)
         hovers = [hover] if isinstance(hover, Hover) else list(hover or ())
-        data = [one.data() for one in hovers]
+        curves = [one.data() for one in hovers]
         svg = as_svg(figure)
         self.page.keep(f"{name}.svg", svg)
-        width = figure.get_size_inches()[0]
-        picture = inlined(svg, name, alt or plain(caption))
-        script, kind = "", "picture"
-        if data:
-            kind = "picture hovered"
-            script = f'<script type="application/json">{_json(data)}</script>'
-        self.parts.append(
-            f'<figure id="{name}"><div class="{kind}" style="max-width: {width * 120:.0f}px">'
-            f"{picture}{script}</div><figcaption>{inline(caption)}</figcaption></figure>"
+        head, drawing = inlined(svg, name)
+        self._add(
+            "figure",
+            name=name,
+            head=head,
+            drawing=drawing,
+            alt=alt or plain(caption),
+            caption=caption,
+            width=f"{figure.get_size_inches()[0] * 120:.0f}",
+            curves=curves,
         )
         _close(figure)
 
@@ -101,43 +121,26 @@ class Section:
         axes_names: Sequence[str] = ("x", "y", "z"),
     ) -> None:
         """Frames (n, 3, p) on a sphere that the reader turns; circles as from ``model.regions``."""
-        name = self.page.own_name(name)
-        data = sphere_data(x, modes, ahead, names, axes_names)
-        label = escaped(f"{plain(caption)} Arrow keys turn it.")
-        self.parts.append(
-            f'<figure id="{name}"><div class="globe"><canvas tabindex="0" role="img" '
-            f'aria-label="{label}"></canvas><p class="legend"></p>'
-            f'<script type="application/json">{_json(data)}</script></div>'
-            f"<figcaption>{inline(caption)}</figcaption></figure>"
-        )
+        sphere = sphere_data(x, modes, ahead, names, axes_names)
+        self._add("globe", name=self.page.own_name(name), sphere=sphere, caption=caption)
 
     def code(self, text: str) -> None:
         """Text as it is, in a fixed width."""
-        self.parts.append(f'<pre tabindex="0">{escaped(text)}</pre>')
+        self._add("code", text=text)
 
     def run(self, name: str, posterior: xr.DataTree, seconds: float | None = None) -> None:
         """The diagnostics of a run: R-hat, ESS, certificate, doubts."""
-        self.parts.append(runs.describe(name, posterior, seconds))
+        self._add("run", name=name, **runs.describe(posterior, seconds))
 
     def runs(self, found: Iterable[tuple[str, xr.DataTree, float | None]]) -> None:
         """The diagnostics of several runs as a table: (name, posterior, seconds) each."""
         rows, summaries = runs.tabulate(found)
         self.table(runs.COLUMNS, rows, "How far to trust the runs of this section", cards=True)
-        self.parts.append(
-            f"<details><summary>All summaries</summary>{''.join(summaries)}</details>"
-        )
+        self._add("summaries", found=summaries)
 
     def machine(self) -> None:
         """The machine and the versions, as a table."""
         self.table(["", ""], runs.machine(), "Where this page was made")
-
-    def html(self) -> str:
-        """The section as an element."""
-        tag = f"h{self.level}"
-        return (
-            f'<section id="{self.anchor}"><{tag}><a class="anchor" href="#{self.anchor}">'
-            f"{inline(self.title)}</a></{tag}>{''.join(self.parts)}</section>"
-        )
 
 
 class Page:
@@ -189,45 +192,17 @@ class Page:
         elif self.figures is not None:
             write(made(self.figures) / name, text)
 
-    def contents(self) -> str:
-        """Links to all sections."""
-        entries = "".join(
-            f'<li class="level{section.level}"><a href="#{section.anchor}">'
-            f"{inline(section.title)}</a></li>"
-            for section in self.sections
-        )
-        return (
-            '<nav aria-label="Contents"><details open><summary>Contents</summary>'
-            f"<ol>{entries}</ol></details></nav>"
-        )
-
     def html(self) -> str:
         """The whole document."""
         here = files("offcut.app.html")
         style, script = ((here / name).read_text("utf-8") for name in ("page.css", "page.js"))
-        body = "".join(section.html() for section in self.sections)
-        lead = f'<p class="lead">{inline(self.lead)}</p>' if self.lead else ""
-        return (
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{escaped(plain(self.title))}</title>\n"
-            f'<link rel="icon" href="data:,">\n<style>\n{style}</style>\n</head>\n'
-            f'<body id="top">\n<header><div><h1>{inline(self.title)}</h1>{lead}</div>'
-            '<button id="theme" type="button" title="Colours: as the system, light or dark">'
-            f"Theme</button></header>\n<div class=frame>{self.contents()}\n<main>{body}</main>"
-            f"</div>\n<script>\n{script}</script>\n</body>\n</html>\n"
-        )
+        return TEMPLATES.get_template("page.html").render(page=self, style=style, script=script)
 
     def write(self, path: Any) -> Path:
         """Write the file; it is there whole or not at all."""
         path = Path(path)
         made(path.parent)
         return write(path, self.html())
-
-
-def _json(data: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
-    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def _close(figure: Any) -> None:

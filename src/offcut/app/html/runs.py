@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from offcut.app.html.markup import escaped, inline, number, percent
+from offcut.app.html.markup import number, percent
 
 #: Of a table of runs.
 COLUMNS = ("Run", "Draws", "Worst R-hat", "Smallest ESS", "Certificate", "Took", "Standing")
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunDiagnostics:
     """The diagnostics of one run.
 
     Attributes
@@ -46,7 +46,7 @@ class Standing:
     text: str
 
 
-def standing(posterior: xr.DataTree) -> Standing:
+def diagnose(posterior: xr.DataTree) -> RunDiagnostics:
     """Read a run's diagnostics from its result."""
     from offcut.result.diagnostics import rejection_numbers
     from offcut.result.overview import summary
@@ -58,7 +58,7 @@ def standing(posterior: xr.DataTree) -> Standing:
         judged["|Y|"] = (numbers["r_hat"], numbers["ess"])
     r_hat_of = max(judged, key=lambda name: np.nan_to_num(judged[name][0], nan=np.inf))
     ess_of = min(judged, key=lambda name: np.nan_to_num(judged[name][1], nan=-np.inf))
-    return Standing(
+    return RunDiagnostics(
         judged[r_hat_of][0],
         r_hat_of,
         judged[ess_of][1],
@@ -84,9 +84,9 @@ def certificate(attrs: Mapping[Any, Any]) -> str:
     return f"{told}, none at all by about {percent(attrs['tv_estimate'])} (an estimate)"
 
 
-def describe(name: str, posterior: xr.DataTree, seconds: float | None) -> str:
-    """A folded box: its head has what matters, its body the whole summary."""
-    attrs, found = posterior.attrs, standing(posterior)
+def describe(posterior: xr.DataTree, seconds: float | None) -> dict[str, Any]:
+    """What matters of a run as (term, text), the reasons for doubt, and the whole summary."""
+    attrs, found = posterior.attrs, diagnose(posterior)
     thin = f", every {attrs['thin']}th sweep kept" if attrs["thin"] > 1 else ""
     facts = {
         "Chains": f"{attrs['chains']} × {attrs['draws']:,} draws after {attrs['warmup']:,}{thin}",
@@ -98,27 +98,16 @@ def describe(name: str, posterior: xr.DataTree, seconds: float | None) -> str:
     }
     if seconds is not None:
         facts["Took"] = f"{number(seconds)} s, compiling included"
-    rows = "".join(
-        f"<div><dt>{inline(key)}</dt><dd>{inline(value)}</dd></div>" for key, value in facts.items()
-    )
-    doubts = "".join(f"<li>{inline(line)}</li>" for line in found.trouble)
-    verdict = "doubtful" if found.trouble else "sound"
-    listed = f'<ul class="doubts">{doubts}</ul>' if doubts else ""
-    return (
-        f'<div class="run {verdict}"><p class="run-name">{inline(name)} '
-        f'<span class="chip">{verdict}</span></p><dl>{rows}</dl>{listed}'
-        f"<details><summary>All of the summary</summary>"
-        f'<pre tabindex="0">{escaped(found.text)}</pre></details></div>'
-    )
+    return {"facts": list(facts.items()), "doubts": found.trouble, "summary": found.text}
 
 
 def tabulate(
     found: Iterable[tuple[str, xr.DataTree, float | None]],
-) -> tuple[list[list[str]], list[str]]:
-    """A row of ``COLUMNS`` for each run, and its whole summary as an element."""
+) -> tuple[list[list[str]], list[tuple[str, str]]]:
+    """A row of ``COLUMNS`` for each run, and its name and whole summary."""
     rows, summaries = [], []
     for name, posterior, seconds in found:
-        attrs, one = posterior.attrs, standing(posterior)
+        attrs, one = posterior.attrs, diagnose(posterior)
         sweeps = f"{attrs['chains']} × {attrs['draws']:,}" + (
             f" (of {attrs['draws'] * attrs['thin']:,})" if attrs["thin"] > 1 else ""
         )
@@ -133,7 +122,7 @@ def tabulate(
                 f"**doubtful**: {' '.join(one.trouble)}" if one.trouble else "sound",
             ]
         )
-        summaries.append(f'<h4>{inline(name)}</h4><pre tabindex="0">{escaped(one.text)}</pre>')
+        summaries.append((name, one.text))
     return rows, summaries
 
 

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from offcut.app.html import Page, Section
 from offcut.app.reproduce.run import PARTS
-from offcut.app.reproduce.versus_paper import NOT_RUN, OTHER, SIMULATED, Beside, Length, Plan, Shown
+from offcut.app.reproduce.versus_paper import (
+    NOT_RUN,
+    OTHER,
+    SIMULATED,
+    Claim,
+    Length,
+    PartReport,
+    Plan,
+)
 
 TITLE = "Data augmentation for models based on rejection sampling, reproduced"
 
@@ -30,13 +38,13 @@ def write_page(
         figures=output / "figures",
     )
     top = page.section("In short", "summary")
-    rows: dict[str, list[Beside]] = {}
+    rows: dict[str, list[Claim]] = {}
     again: list[str] = []
     for part in parts:
-        shown = Shown.load(output / "runs" / plan.name, part)
-        shown.add_to(page)
-        rows[part] = shown.rows
-        again += shown.again
+        found = PartReport.load(output / "runs" / plan.name, part)
+        found.add_to(page)
+        rows[part] = found.rows
+        again += found.again
     _summary(top, rows, plan, data)
     _made(page.section("How this page was made", "made"), plan, again, started, command)
     path = page.write(output / "index.html")
@@ -44,9 +52,7 @@ def write_page(
     return path
 
 
-def _summary(
-    section: Section, rows: dict[str, list[Beside]], plan: Plan, data: Path | None
-) -> None:
+def _summary(section: Section, rows: dict[str, list[Claim]], plan: Plan, data: Path | None) -> None:
     everything = [row for part in rows.values() for row in part]
     judged = [row for row in everything if row.verdict not in (SIMULATED, NOT_RUN)]
     differ = sum(row.verdict == OTHER for row in judged)

@@ -1,9 +1,7 @@
-"""Parts side by side, each in a process of its own.
+"""``reproduce``: run the parts of the paper that are asked for, and write one page.
 
-Compiling takes one core and sampling several, so two parts at once waste less of a small machine
-than one after the other.
-
-``reproduce``: run the parts of the paper that are asked for, and write one page.
+Parts run side by side, each in a process of its own: compiling takes one core and sampling several,
+so two parts at once waste less of a small machine than one after the other.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from offcut.app.reproduce.versus_paper import FULL, QUICK, Plan
-from offcut.app.reproduce.worker import INTERRUPTED
 from offcut.errors import DataError, OffcutError, SettingsError
 from offcut.files import made
 
@@ -108,7 +105,7 @@ def _check_output(output: Path) -> None:
 
 
 def module_of(part: str) -> Any:
-    """The module of a part: it has ``run(keeper, plan, data)`` and ``show(page, found, plan)``."""
+    """The module of a part: it has ``run(store, plan, data)`` and ``show(page, found, plan)``."""
     return import_module(PARTS[part])
 
 
@@ -132,6 +129,8 @@ def _checked(data: Any, parts: Sequence[str]) -> Path | None:
     return data
 
 
+#: Exit codes of a part's process: an error that the user can do something about, an interruption.
+UNUSABLE, INTERRUPTED = 2, 130
 #: Seconds that a part gets to save its state after Ctrl-C.
 GRACE = 60.0
 #: Lines that are shown of a part that died.

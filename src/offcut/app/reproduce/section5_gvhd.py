@@ -1,6 +1,6 @@
 """Section 5 of the paper: flow cytometry of graft-versus-host disease, cut off at zero.
 
-Modes of a density on a grid, and how far each stands out.
+Its figures are read by their modes: those of a density on a grid, and how far each stands out.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 import offcut
 from offcut.app.html import Page, Section
 from offcut.app.html.markup import number, percent
-from offcut.app.reproduce.keeper import Keeper, Kept
+from offcut.app.reproduce.finished import FinishedRun, RunStore
 from offcut.app.reproduce.versus_paper import (
     CLOSE,
     NOT_RUN,
     OTHER,
     SAME,
     UNKNOWN,
-    Beside,
+    Claim,
     Plan,
     ratio,
     tabulate,
@@ -109,7 +109,7 @@ class Fit(NamedTuple):
 
     model: Any
     events: Events
-    kept: Kept
+    kept: FinishedRun
 
 
 def model_of(events: Events, truncated: bool = True) -> offcut.TruncatedMixture:
@@ -123,7 +123,7 @@ def model_of(events: Events, truncated: bool = True) -> offcut.TruncatedMixture:
     )
 
 
-def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[str, Fit]:
+def run(store: RunStore, plan: Plan, data: Any = None) -> dict[str, Fit]:
     """Both groups and, where planned, the control group as if nothing had been cut off."""
     found = {}
     for name in GROUPS if plan.ignored is None else (*GROUPS, "ignored"):
@@ -131,12 +131,12 @@ def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[str, Fit]:
         events = offcut.datasets.gvhd(name if truncated else "control")
         model = model_of(events, truncated)
         length = plan.mixture if truncated or plan.ignored is None else plan.ignored
-        kept = keeper.sample(f"gvhd-{name}", model, events.values, length)
+        kept = store.sample(f"gvhd-{name}", model, events.values, length)
         found[name] = Fit(model, events, kept)
     return found
 
 
-def show(page: Page, found: dict[str, Fit], plan: Plan) -> list[Beside]:
+def show(page: Page, found: dict[str, Fit], plan: Plan) -> list[Claim]:
     """The figure of section 5, its numbers, and what else the runs say."""
     section = page.section("Flow cytometry (section 5)", "gvhd")
     section.text(
@@ -205,7 +205,7 @@ def _between(ends: tuple[float, float]) -> str:
     return f"{percent(ends[0])} to {percent(ends[1])}"
 
 
-def _rejections(name: str, fit: Fit) -> list[Beside]:
+def _rejections(name: str, fit: Fit) -> list[Claim]:
     """Events, the number of rejections and the time of one group."""
     kept, attrs = fit.kept, fit.kept.posterior.attrs
     rejected: np.ndarray = fit.kept.posterior["sample_stats"].dataset["rejected"].values
@@ -214,12 +214,12 @@ def _rejections(name: str, fit: Fit) -> list[Beside]:
     sweeps = attrs["chains"] * (attrs["warmup"] + attrs["draws"] * attrs["thin"])
     minutes = 1000 * kept.cpu / sweeps / 60
     return [
-        Beside(
+        Claim(
             f"Events, {name}", f"{PAPER_EVENTS[name]:,}", f"{len(fit.events):,}",
             number(len(fit.events) - PAPER_EVENTS[name]), SAME
             if len(fit.events) == PAPER_EVENTS[name] else OTHER,
         ),
-        Beside(
+        Claim(
             f"Rejected points a sweep, {name}",
             f"{paper:,} on average",
             f"{ours:,.0f} on average (chains: {by_chain})",
@@ -239,7 +239,7 @@ def _rejections(name: str, fit: Fit) -> list[Beside]:
     ]  # fmt: skip
 
 
-def _claims(peaks: dict[str, list[tuple[float, float, float]]]) -> list[Beside]:
+def _claims(peaks: dict[str, list[tuple[float, float, float]]]) -> list[Claim]:
     """What the paper says of modes."""
     clear = {name: [p for p in found if p[2] >= CLEAR] for name, found in peaks.items()}
     count = {name: len(found) for name, found in clear.items()}
@@ -249,14 +249,14 @@ def _claims(peaks: dict[str, list[tuple[float, float, float]]]) -> list[Beside]:
     }
     faint = {name: above[name][0] if above[name] else 1.0 for name in GROUPS}
     rows = [
-        Beside(
+        Claim(
             "Modes, control", "three clear ones",
             f"{count['control']} from which density falls by a factor of {CLEAR:g} and more",
             number(count["control"] - 3), SAME if count["control"] == 3 else OTHER,
             "" if count["control"] == 3 else "What is clear is a matter of the factor; the table "
             "below has them all.",
         ),
-        Beside(
+        Claim(
             "Modes, positive", "much less pronounced",
             f"{count['positive']} clear; beside the highest, the one that stands out most does so "
             f"by a factor of {faint['positive']:.2g}, against {faint['control']:.2g} in the "
@@ -268,7 +268,7 @@ def _claims(peaks: dict[str, list[tuple[float, float, float]]]) -> list[Beside]:
     return [*rows, *_ignored(clear)]
 
 
-def _ignored(clear: dict[str, list[tuple[float, float, float]]]) -> list[Beside]:
+def _ignored(clear: dict[str, list[tuple[float, float, float]]]) -> list[Claim]:
     """What the paper says of a mixture that knows of no window."""
     claims = (
         ("Truncation ignored, control: modes", "obscured"),
@@ -278,10 +278,10 @@ def _ignored(clear: dict[str, list[tuple[float, float, float]]]) -> list[Beside]
         ),
     )
     if "ignored" not in clear:
-        return [Beside(quantity, paper, "", "", NOT_RUN) for quantity, paper in claims]
+        return [Claim(quantity, paper, "", "", NOT_RUN) for quantity, paper in claims]
     count = {name: len(found) for name, found in clear.items()}
     rows = [
-        Beside(
+        Claim(
             *claims[0],
             f"{count['ignored']} clear ones, against {count['control']}", "",
             SAME if count["ignored"] < count["control"] else OTHER,
@@ -293,7 +293,7 @@ def _ignored(clear: dict[str, list[tuple[float, float, float]]]) -> list[Beside]
     if moved:
         up, step = float(np.mean(moved)), LIMITS[1][1] / (GRID - 1)
         rows.append(
-            Beside(
+            Claim(
                 *claims[1],
                 f"modes near the lower edge of CD8b move by {up:+.3f} (the grid's step is "
                 f"{step:.3f})", "", UNKNOWN if abs(up) < step else SAME if up > 0 else OTHER,

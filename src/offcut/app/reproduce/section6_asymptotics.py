@@ -9,7 +9,7 @@ import numpy as np
 
 import offcut
 from offcut.app.html import Hover, Page, Section, Series
-from offcut.app.reproduce.keeper import Keeper, Kept
+from offcut.app.reproduce.finished import FinishedRun, RunStore
 from offcut.app.reproduce.section6_vectorcardiograms import model_of_the_paper
 from offcut.app.reproduce.versus_paper import (
     CLOSE,
@@ -17,7 +17,7 @@ from offcut.app.reproduce.versus_paper import (
     OTHER,
     SAME,
     UNKNOWN,
-    Beside,
+    Claim,
     Plan,
     tabulate,
 )
@@ -42,13 +42,13 @@ def simulate(d: int, n: int = FRAMES, seed: int = 0) -> np.ndarray:
         return np.asarray(there.sample(jax.random.key(seed), (n,)))
 
 
-def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[int, dict[str, Kept]]:
+def run(store: RunStore, plan: Plan, data: Any = None) -> dict[int, dict[str, FinishedRun]]:
     """Every method in every dimension."""
     methods = METHODS if plan.approximate_exchange else METHODS[1:]
     models = {method: model_of_the_paper(method) for method in methods}
     return {
         d: {
-            method: keeper.sample(
+            method: store.sample(
                 f"approximate-{d}-{method}",
                 model,
                 simulate(d),
@@ -60,7 +60,7 @@ def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[int, dict[str, Kep
     }
 
 
-def show(page: Page, found: dict[int, dict[str, Kept]], plan: Plan) -> list[Beside]:
+def show(page: Page, found: dict[int, dict[str, FinishedRun]], plan: Plan) -> list[Claim]:
     """Figure 4: errors of the posterior mean by dimension."""
     section = page.section("An approximate sampler, measured (section 6.5)", "approximate")
     section.text(
@@ -91,7 +91,7 @@ def show(page: Page, found: dict[int, dict[str, Kept]], plan: Plan) -> list[Besi
     return rows
 
 
-def _mean(kept: Kept) -> tuple[np.ndarray, np.ndarray]:
+def _mean(kept: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
     """Posterior mean of kappa and its Monte Carlo error."""
     table = offcut.summary(kept.posterior).table
     rows = [table[f"kappa[{r}]"] for r in range(len(KAPPA))]
@@ -150,12 +150,12 @@ def _picture(section: Section, means: dict) -> None:
     )
 
 
-def _rows(means: dict) -> list[Beside]:
+def _rows(means: dict) -> list[Claim]:
     rows = [_agreement(means)]
     for d in PAPER_DIMENSIONS:
         paper = "close" if d == 5 else "underestimates" if d < 5 else "overestimates"
         if d not in means:
-            rows.append(Beside(f"Approximate sampler at d = {d}", paper, "", "", NOT_RUN))
+            rows.append(Claim(f"Approximate sampler at d = {d}", paper, "", "", NOT_RUN))
             continue
         away, error = _away(means, d, "asymptotic")
         if d == 5:
@@ -163,18 +163,18 @@ def _rows(means: dict) -> list[Beside]:
         else:
             verdict, why = _direction(away, error, -1 if d < 5 else 1)
         rows.append(
-            Beside(f"Approximate sampler at d = {d}", paper, _signed(away), "", verdict, why)
+            Claim(f"Approximate sampler at d = {d}", paper, _signed(away), "", verdict, why)
         )
     return rows
 
 
-def _agreement(means: dict) -> Beside:
+def _agreement(means: dict) -> Claim:
     """Of augmentation and exchange, where both ran."""
     told = ("Hamiltonian sampler against exchange", "almost no error")
     if not all("exchange" in by_method for by_method in means.values()):
-        return Beside(*told, "", "", NOT_RUN)
+        return Claim(*told, "", "", NOT_RUN)
     z = max(float(np.max(np.abs(a) / e)) for a, e in (_away(means, d, "augment") for d in means))
-    return Beside(
+    return Claim(
         *told, f"at most {z:.1f} Monte Carlo errors over all d and κ", "",
         SAME if z < ERRORS else OTHER, "" if z < ERRORS else "One of the two ran too briefly.",
     )  # fmt: skip

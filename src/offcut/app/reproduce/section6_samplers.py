@@ -10,7 +10,7 @@ import numpy as np
 import offcut
 from offcut.app.html import Hover, Page, Section, Series
 from offcut.app.html.markup import number
-from offcut.app.reproduce.keeper import Keeper
+from offcut.app.reproduce.finished import RunStore
 from offcut.app.reproduce.section6_vectorcardiograms import WARNING, frames_from, model_of_the_paper
 from offcut.app.reproduce.versus_paper import (
     CLOSE,
@@ -18,7 +18,7 @@ from offcut.app.reproduce.versus_paper import (
     SAME,
     SIMULATED,
     UNKNOWN,
-    Beside,
+    Claim,
     Plan,
     tabulate,
 )
@@ -52,7 +52,7 @@ def curves() -> dict[str, tuple[str, Any, tuple[float, ...]]]:
     return found
 
 
-def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[str, Any]:
+def run(store: RunStore, plan: Plan, data: Any = None) -> dict[str, Any]:
     """All lines, and the time of a sweep of the approximate sampler."""
     name, x = next(iter(frames_from(data).items()))
     made_of = {
@@ -64,7 +64,7 @@ def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[str, Any]:
     }
     wanted = {**curves(), APPROXIMATE: ("asymptotic", offcut.RandomWalk(0.1), (0.15,))}
     lines = {
-        line: keeper.measure(
+        line: store.measure(
             f"samplers-{line.replace(',', '').replace(' ', '-')}",
             {**made_of, "scales": list(scales), "method": method, "kernel": repr(kernel)},
             partial(_line, x, method, kernel, scales, plan),
@@ -100,7 +100,7 @@ def _rate(stretch: Any) -> float:
     return float(np.median(sizes) / stretch.seconds)
 
 
-def show(page: Page, found: dict[str, Any], plan: Plan) -> list[Beside]:
+def show(page: Page, found: dict[str, Any], plan: Plan) -> list[Claim]:
     """Figure 3 and what the paper reads off it."""
     section = page.section("Exact samplers compared (section 6.4)", "samplers")
     section.text(
@@ -195,7 +195,7 @@ def _between(first: dict[str, Any], second: dict[str, Any]) -> tuple[float, floa
 
 def _rows(
     walks: dict[str, Any], trajectories: dict[str, Any], asymptotic: dict[str, Any], simulated: bool
-) -> list[Beside]:
+) -> list[Claim]:
     """What the paper reads off figure 3, and the speed of the approximate sampler."""
     order = sorted(
         trajectories,
@@ -213,25 +213,25 @@ def _rows(
     edge = " The best step is the end of the range that was tried." if _at_the_end(line) else ""
     low, high = PAPER_VARIANCE
     rows = [
-        Beside(
+        Claim(
             "Best variance of a random walk on κ", f"{low:g} to {high:g}",
             ", ".join(f"{v:.2g}" for v in variances) + " (in the units of either κ)", "",
             _nearness(variances, PAPER_VARIANCE),
             "Steps on log κ are larger on the larger κ.",
         ),
-        Beside(
+        Claim(
             "Exchange against random walk", "slightly better", _times(ratio), "",
             UNKNOWN if ratio[1] < 1 < ratio[2] else SAME if 1 < ratio[0] < 2 else OTHER,
             "It depends on what a simulated frame costs beside a rejected one: here rejected "
             "frames are cut short where their first columns decide.",
         ),
-        Beside(
+        Claim(
             "Hamiltonian against the best walk", "an order of magnitude better", _times(gain), "",
             SAME if gain[1] < PAPER_GAIN < gain[2] or 7 < gain[0] < 15 else
             CLOSE if 3 < gain[0] < 30 else OTHER,
             "What a gradient costs beside drawing the rejections differs from the paper's R.",
         ),
-        Beside(
+        Claim(
             "Best leapfrog steps", f"{PAPER_LEAPFROGS[0]} to {PAPER_LEAPFROGS[1]} of size "
             f"{PAPER_STEP[0]} to {PAPER_STEP[1]} (of κ)",
             f"{numbers[-1]} of size " + ", ".join(f"{s:.2g}" for s in steps)
@@ -240,7 +240,7 @@ def _rows(
             if PAPER_LEAPFROGS[0] <= numbers[-1] <= PAPER_LEAPFROGS[1] else OTHER,
             f"Steps on log κ again.{edge}",
         ),
-        Beside(
+        Claim(
             "Numbers of leapfrog steps, worst to best", "1, 10, 5, 3 (at a step of 0.5)",
             f"{', '.join(map(str, numbers))} (each at its best step)", "",
             SAME if numbers == [1, 10, 5, 3]
@@ -248,7 +248,7 @@ def _rows(
             "" if numbers == [1, 10, 5, 3] else "Neighbours in this order may differ by less than "
             "their intervals.",
         ),
-        Beside(
+        Claim(
             "Approximate sampler against the exact ones, a sweep", f"about {PAPER_SPEED:g} times "
             "as fast", f"{speed:.2g} times", f"{speed / PAPER_SPEED:.2g} of the paper's factor",
             SAME if 0.5 < speed / PAPER_SPEED < 2 else OTHER,

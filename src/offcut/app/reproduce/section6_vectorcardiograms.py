@@ -15,8 +15,8 @@ from scipy import optimize
 import offcut
 from offcut.app.html import Page, Section
 from offcut.app.html.markup import number
-from offcut.app.reproduce.keeper import Keeper, Kept
-from offcut.app.reproduce.versus_paper import CLOSE, OTHER, SAME, SIMULATED, Beside, Plan, tabulate
+from offcut.app.reproduce.finished import FinishedRun, RunStore
+from offcut.app.reproduce.versus_paper import CLOSE, OTHER, SAME, SIMULATED, Claim, Plan, tabulate
 from offcut.errors import DataError
 from offcut.langevin.normaliser import log_normaliser, log_normaliser_of
 
@@ -41,7 +41,7 @@ class Frames(NamedTuple):
 
     name: str
     x: np.ndarray
-    runs: dict[str, Kept]
+    runs: dict[str, FinishedRun]
 
     @property
     def simulated(self) -> bool:
@@ -77,7 +77,7 @@ def model_of_the_paper(method: str) -> offcut.MatrixLangevinModel:
     return offcut.MatrixLangevinModel(dist.Exponential(1 / PRIOR_MEAN), method=method)
 
 
-def run(keeper: Keeper, plan: Plan, data: Any = None) -> list[Frames]:
+def run(store: RunStore, plan: Plan, data: Any = None) -> list[Frames]:
     """Every method on every set of frames; models are made once, so that programs are shared."""
     sets = frames_from(data)
     found = [Frames(name, x, {}) for name, x in sets.items()]
@@ -85,11 +85,11 @@ def run(keeper: Keeper, plan: Plan, data: Any = None) -> list[Frames]:
         model = model_of_the_paper(method)
         length = plan.exchange if method == "exchange" else plan.frames
         for one in found:
-            one.runs[method] = keeper.sample(f"frames-{one.name}-{method}", model, one.x, length)
+            one.runs[method] = store.sample(f"frames-{one.name}-{method}", model, one.x, length)
     return found
 
 
-def show(page: Page, found: list[Frames], plan: Plan) -> list[Beside]:
+def show(page: Page, found: list[Frames], plan: Plan) -> list[Claim]:
     """Figure 2, its numbers, and the posterior by every method beside quadrature."""
     section = page.section("Orientations of the heart (section 6.3)", "vcg")
     section.text(
@@ -170,10 +170,10 @@ def most_likely(x: np.ndarray) -> np.ndarray:
     return np.exp(found.x)
 
 
-def _estimates(one: Frames, estimate: np.ndarray) -> list[Beside]:
+def _estimates(one: Frames, estimate: np.ndarray) -> list[Claim]:
     """Frames and maximum-likelihood estimates, in the paper's model and with H free."""
     system, mark = SYSTEMS[one.name], " (SIMULATED)" if one.simulated else ""
-    size = Beside(
+    size = Claim(
         f"Frames, {system}", number(PAPER_FRAMES), number(len(one.x)),
         number(len(one.x) - PAPER_FRAMES),
         SIMULATED if one.simulated else SAME if len(one.x) == PAPER_FRAMES else OTHER,
@@ -191,7 +191,7 @@ def _estimates(one: Frames, estimate: np.ndarray) -> list[Beside]:
             "lead system, which H, or how it maximised."
         )  # fmt: skip
         rows.append(
-            Beside(
+            Claim(
                 f"Maximum likelihood of κ, {what}, {system}{mark}",
                 ", ".join(f"{value:g}" for value in PAPER_ESTIMATE),
                 ", ".join(f"{value:.2f}" for value in kappa),

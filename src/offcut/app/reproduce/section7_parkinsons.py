@@ -9,8 +9,8 @@ import numpy as np
 import offcut
 from offcut.app.html import Hover, Page, Section, Series
 from offcut.app.html.markup import number, percent
-from offcut.app.reproduce.keeper import Keeper, Kept
-from offcut.app.reproduce.versus_paper import OTHER, SAME, Beside, Plan, ratio, tabulate, timed
+from offcut.app.reproduce.finished import FinishedRun, RunStore
+from offcut.app.reproduce.versus_paper import OTHER, SAME, Claim, Plan, ratio, tabulate, timed
 
 LABEL = "shimmer, scaled to 0–5"
 COLOURS = {"disease": "blue", "control": "orange"}
@@ -40,16 +40,16 @@ def model_of_the_paper() -> offcut.GPDensity:
     return offcut.GPDensity(base=base, length_scale=1.0, variance=1.0)
 
 
-def run(keeper: Keeper, plan: Plan, data: Any = None) -> dict[str, Kept]:
+def run(store: RunStore, plan: Plan, data: Any = None) -> dict[str, FinishedRun]:
     """Both groups."""
     model = model_of_the_paper()
     return {
-        name: keeper.sample(f"parkinsons-{name}", model, x, plan.density)
+        name: store.sample(f"parkinsons-{name}", model, x, plan.density)
         for name, x in shimmer().items()
     }
 
 
-def show(page: Page, found: dict[str, Kept], plan: Plan) -> list[Beside]:
+def show(page: Page, found: dict[str, FinishedRun], plan: Plan) -> list[Claim]:
     """Figures 5 and 6, and their numbers."""
     model, grid = model_of_the_paper(), np.linspace(-1.5, 5.5, 281)
     both = {name: kept.posterior for name, kept in found.items()}
@@ -135,13 +135,13 @@ def _function(section: Section, model: Any, posterior: Any, grid: np.ndarray) ->
 
 
 def _numbers(
-    model: Any, found: dict[str, Kept], grid: np.ndarray, places: np.ndarray
-) -> list[Beside]:
+    model: Any, found: dict[str, FinishedRun], grid: np.ndarray, places: np.ndarray
+) -> list[Claim]:
     rows = []
     for name, kept in found.items():
         n, paper = kept.posterior.attrs["n_observations"], PAPER_RECORDINGS[name]
         rows.append(
-            Beside(
+            Claim(
                 f"Recordings, {name}", number(paper), number(n), number(n - paper),
                 SAME if n == paper else OTHER,
             )
@@ -164,7 +164,7 @@ def _numbers(
     return rows
 
 
-def _rejections(found: dict[str, Kept]) -> list[Beside]:
+def _rejections(found: dict[str, FinishedRun]) -> list[Claim]:
     """How many there are in a sweep; the paper gives numbers for the positive group."""
     rejected = {
         name: kept.posterior["sample_stats"].dataset["rejected"].values
@@ -188,7 +188,7 @@ def _rejections(found: dict[str, Kept]) -> list[Beside]:
     for name in found:
         inside = float(((rejected[name] >= low) & (rejected[name] <= high)).mean())
         rows.append(
-            Beside(
+            Claim(
                 f"Rejected proposals a sweep, {name}",
                 f"typically {low} to {high}" + ("" if name == "disease" else " (of the positive)"),
                 f"middle half {half[name][0]:,.0f} to {half[name][1]:,.0f}",
@@ -199,7 +199,7 @@ def _rejections(found: dict[str, Kept]) -> list[Beside]:
         )
         lowest, highest = most[name].min(), most[name].max()
         rows.append(
-            Beside(
+            Claim(
                 f"The most in a run, {name}", number(PAPER_LARGEST),
                 f"{lowest:,} to {highest:,} in each of {len(most[name])} chains",
                 ratio(float(np.median(most[name])), PAPER_LARGEST),
@@ -209,7 +209,7 @@ def _rejections(found: dict[str, Kept]) -> list[Beside]:
         )  # fmt: skip
     size = n["disease"] + rejected["disease"]
     rows.append(
-        Beside(
+        Claim(
             "Points at which f is evaluated, disease", "typically about 100, at most about 600",
             f"typically {np.median(size):,.0f}, at most {size.max():,}", "",
             SAME if np.median(size) < 150 else OTHER,
@@ -220,7 +220,7 @@ def _rejections(found: dict[str, Kept]) -> list[Beside]:
     return rows
 
 
-def _crossing(model: Any, disease: Any, grid: np.ndarray) -> Beside:
+def _crossing(model: Any, disease: Any, grid: np.ndarray) -> Claim:
     """Where f is above its prior mean, among the data."""
     last = float(disease["observed_data"].dataset["x"].values.max())
     grid = grid[(grid >= 0) & (grid <= last)]
@@ -228,7 +228,7 @@ def _crossing(model: Any, disease: Any, grid: np.ndarray) -> Beside:
     edges = np.flatnonzero(np.diff(np.concatenate([[0], up.astype(int), [0]])))
     spans = [f"{grid[a]:.2f} to {grid[b - 1]:.2f}" for a, b in zip(*[iter(edges)] * 2, strict=True)]
     right = up[grid > PAPER_CROSSING]
-    return Beside(
+    return Claim(
         "f above its prior mean, disease", f"to the right of {PAPER_CROSSING}",
         f"median of f above 0 from {' and '.join(spans)}" if spans else "nowhere",
         f"{percent(float(right.mean()))} of the places to the right",
@@ -238,10 +238,10 @@ def _crossing(model: Any, disease: Any, grid: np.ndarray) -> Beside:
     )  # fmt: skip
 
 
-def _origin(places: np.ndarray) -> Beside:
+def _origin(places: np.ndarray) -> Claim:
     """Where rejections are."""
     close, right = float((np.abs(places) < 0.5).mean()), float((places > 1).mean())
-    return Beside(
+    return Claim(
         "Places of rejections, disease", "most near the origin",
         f"{percent(close)} within 0.5 of it, {percent(right)} above 1", "",
         SAME if close > 0.5 else OTHER,
@@ -250,7 +250,7 @@ def _origin(places: np.ndarray) -> Beside:
     )  # fmt: skip
 
 
-def _shapes(model: Any, found: dict[str, Kept], grid: np.ndarray) -> list[Beside]:
+def _shapes(model: Any, found: dict[str, FinishedRun], grid: np.ndarray) -> list[Claim]:
     """Skewness of each group's density by its quantiles, with its interval over draws."""
     rows = []
     for name, paper in (("control", "fairly Gaussian"), ("disease", "skewed to the right")):
@@ -258,7 +258,7 @@ def _shapes(model: Any, found: dict[str, Kept], grid: np.ndarray) -> list[Beside
         low, middle, high = np.quantile(_skewness(grid, density), [0.05, 0.5, 0.95])
         as_told = low > 0 if name == "disease" else low < 0 < high
         rows.append(
-            Beside(
+            Claim(
                 f"Shape, {name}", paper,
                 f"skewness by the 10, 50 and 90% points {middle:.2f} (90% from {low:.2f} to "
                 f"{high:.2f})", "", SAME if as_told else OTHER,

@@ -1,8 +1,7 @@
-"""What a part shows, from the process that ran it to the one that writes the page.
+"""The paper's numbers beside ours, and how long the runs are that ours come from.
 
-The paper's numbers beside ours.
-
-How long runs are: quick, for a first look within minutes, or full, as in the paper.
+Runs are quick, for a first look within minutes, or full, as in the paper. A ``PartReport`` is what
+a part shows, from the process that ran it to the one that writes the page.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ NOT_RUN = "not in the quick version"
 COLUMNS = ("Quantity", "Paper", "Here", "Difference", "Why")
 
 
-class Beside(NamedTuple):
+class Claim(NamedTuple):
     """One number or claim of the paper, and what was found here.
 
     ``verdict`` is one of the words above; ``why`` says where a difference comes from.
@@ -36,7 +35,7 @@ class Beside(NamedTuple):
     why: str = ""
 
 
-def tabulate(section: Section, rows: list[Beside], caption: str = "Beside the paper") -> None:
+def tabulate(section: Section, rows: list[Claim], caption: str = "Beside the paper") -> None:
     """A table of comparisons."""
     section.table(
         COLUMNS,
@@ -46,14 +45,14 @@ def tabulate(section: Section, rows: list[Beside], caption: str = "Beside the pa
     )
 
 
-def timed(quantity: str, paper: float, here: float, why: str, *, limit: bool = False) -> Beside:
+def timed(quantity: str, paper: float, here: float, why: str, *, limit: bool = False) -> Claim:
     """A time of the paper in minutes (or an upper limit of it) beside ours in CPU-minutes."""
     told = f"less than {paper:g} minutes" if limit else f"{paper:g} minutes"
     if math.isnan(here):
-        return Beside(quantity, told, "not known", "", UNKNOWN, "The run was killed and resumed.")
+        return Claim(quantity, told, "not known", "", UNKNOWN, "The run was killed and resumed.")
     verdict = OTHER if here >= paper else SAME if limit else FASTER
     spent = f"{60 * here:.2g} CPU-seconds, compiling included"
-    return Beside(quantity, told, spent, "" if limit else ratio(here, paper), verdict, why)
+    return Claim(quantity, told, spent, "" if limit else ratio(here, paper), verdict, why)
 
 
 def ratio(ours: float, theirs: float) -> str:
@@ -133,27 +132,29 @@ FULL = Plan(
 )
 
 
-class Shown(NamedTuple):
+class PartReport(NamedTuple):
     """Sections as (title, anchor, level, parts), comparisons, and runs of an earlier call."""
 
-    sections: list[tuple[str, str, int, list[str]]]
-    rows: list[Beside]
+    sections: list[tuple[str, str, int, list[dict[str, Any]]]]
+    rows: list[Claim]
     again: list[str]
 
     @staticmethod
-    def of(page: Page, rows: list[Beside], again: list[str]) -> Shown:
+    def of(page: Page, rows: list[Claim], again: list[str]) -> PartReport:
         """From a page that has this part alone."""
-        return Shown([(s.title, s.anchor, s.level, s.parts) for s in page.sections], rows, again)
+        return PartReport(
+            [(s.title, s.anchor, s.level, s.parts) for s in page.sections], rows, again
+        )
 
     def save(self, folder: Path, part: str) -> None:
         """Into the folder of the runs."""
         write(_file(made(folder), part), json.dumps(self))
 
     @staticmethod
-    def load(folder: Path, part: str) -> Shown:
+    def load(folder: Path, part: str) -> PartReport:
         """As saved."""
         sections, rows, again = json.loads(_file(folder, part).read_text("utf-8"))
-        return Shown([tuple(s) for s in sections], [Beside(*row) for row in rows], again)
+        return PartReport([tuple(s) for s in sections], [Claim(*row) for row in rows], again)
 
     def add_to(self, page: Page) -> None:
         """At the end of another page."""

@@ -10,30 +10,27 @@ import signal
 import sys
 from pathlib import Path
 
-#: Exit codes: an error that the user can do something about, and an interruption.
-UNUSABLE, INTERRUPTED = 2, 130
-
 
 def main(arguments: list[str]) -> int:
     """Run the part."""
     from offcut.app.html import Page
-    from offcut.app.reproduce.keeper import Keeper
-    from offcut.app.reproduce.run import module_of, plan_named
-    from offcut.app.reproduce.versus_paper import Shown
+    from offcut.app.reproduce.finished import RunStore
+    from offcut.app.reproduce.run import INTERRUPTED, UNUSABLE, module_of, plan_named
+    from offcut.app.reproduce.versus_paper import PartReport
     from offcut.errors import OffcutError
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as kind as Ctrl-C
     part, name, output, *data = arguments
     plan, folder, module = plan_named(name), Path(output), module_of(part)
-    keeper = Keeper(
+    store = RunStore(
         folder / "runs" / plan.name, lambda line: print(line, flush=True), progress=False
     )
     try:
-        found = module.run(keeper, plan, Path(data[0]) if data else None)
+        found = module.run(store, plan, Path(data[0]) if data else None)
         print("pictures and tables ...", flush=True)
         page = Page(part, figures=folder / "figures")
         rows = module.show(page, found, plan)
-        Shown.of(page, rows, keeper.again).save(folder / "runs" / plan.name, part)
+        PartReport.of(page, rows, store.again).save(folder / "runs" / plan.name, part)
         print("done", flush=True)
     except (OffcutError, ImportError) as error:  # extras that are not installed say how to
         print(f"error: {error}", flush=True)

@@ -1,8 +1,7 @@
-"""From a file to rows that may be fitted, for all worlds but the mixture's.
+"""What a fit was asked for, what came of it, and what the results of all models share.
 
-What was asked for, and what came of it.
-
-What the results of all worlds share: they have a headline, tables, and sections of a page.
+A ``Request`` becomes a ``Task`` (a model and its data), that a ``Fit`` (posteriors), and that a
+``Result``: a headline, tables, and sections of a page.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ import numpy as np
 import xarray as xr
 
 from offcut.app.fit.parse import parse_limits, parse_region, split_columns
+from offcut.app.html import Page, Section
 from offcut.errors import SettingsError
 from offcut.regions import Box
 from offcut.result.diagnostics import Table as Parameters
 from offcut.result.overview import Summary, summary
-from offcut.tables.read import Table, read_table
+from offcut.tables.read import read_table
 from offcut.tables.rows import box_of, check_groups, combined, settle_missing, settle_outside
-
-WORLDS = ("mixture", "langevin", "density", "intensity")
+from offcut.tables.table import Table
 
 
 @dataclass(frozen=True)
 class Request:
     """A fit as the command line asks for it.
 
-    ``sampling`` goes to ``offcut.sample``; ``options`` are those of one world.
+    ``sampling`` goes to ``offcut.sample``; ``options`` is the dataclass of the model's recipe.
     """
 
-    world: str
+    model: str
     file: Path
     columns: str | None = None
     lower: str | None = None
@@ -44,19 +43,16 @@ class Request:
     outside: str = "refuse"
     missing: str = "refuse"
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Any = None
 
     def told(self) -> dict[str, Any]:
         """Everything, for ``settings.json``."""
-        found = asdict(self)
-        found["file"] = str(self.file)
-        found["sampling"], found["options"] = dict(self.sampling), dict(self.options)
-        return found
+        return {**asdict(self), "file": str(self.file)}
 
 
 @dataclass
 class Task:
-    """What a world makes of a request: a model, and the data of each run by group.
+    """What a recipe makes of a request: a model, and the data of each run by group.
 
     Attributes
     ----------
@@ -68,10 +64,10 @@ class Task:
         Rows and columns, after rows were left out.
     notes : list of str
         What the report should say of how the data were taken.
-    cautions : list of str
-        Those of the notes that belong beside the answer.
+    guesses : list of str
+        Those of the notes that the answer hangs on and nobody has confirmed.
     extra : Any
-        What only this world knows (``Events`` of a mixture).
+        What only this model knows (``Events`` of a mixture).
     """
 
     model: Any
@@ -79,8 +75,8 @@ class Task:
     table: Table
     covariates: np.ndarray | None = None
     notes: list[str] = field(default_factory=list)
+    guesses: list[str] = field(default_factory=list)
     extra: Any = None
-    cautions: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -117,7 +113,7 @@ Sheet = tuple[Sequence[str], Sequence[Sequence[Any]]]
 
 
 class Result:
-    """A fit, read: subclasses have the words, tables and pictures of their world."""
+    """A fit, read: subclasses have the words, tables and pictures of their model."""
 
     title = ""
 
@@ -145,9 +141,12 @@ class Result:
         """Tables by name, for CSV files."""
         return {"parameters": parameters({k: s.table for k, s in self.summaries.items()})}
 
-    def write(self, page: Any) -> None:
+    def write(self, page: Page) -> None:
         """Sections of the report page."""
         raise NotImplementedError
+
+    def write_trust(self, section: Section) -> None:
+        """Pictures for the section on how far to trust the runs; by default none."""
 
 
 def parameters(tables: dict[str, Parameters]) -> Sheet:
@@ -198,7 +197,7 @@ def read_boxed(request: Request) -> tuple[Table, Box | None]:
     window = combined(box_of(lower, upper), region, size)
     if window is not None and not isinstance(window, Box):
         raise SettingsError(
-            f"--region {request.region}: offcut fit {request.world} takes a box only, because its "
+            f"--region {request.region}: offcut fit {request.model} takes a box only, because its "
             "functions live on one; give Box(lower, upper), or --lower and --upper"
         )
     table = settle_outside(table, window, request.outside)

@@ -18,11 +18,11 @@ import offcut
 from offcut.app.html.runs import processor
 from offcut.app.reproduce.versus_paper import Length
 from offcut.driver.checkpoints import forget
-from offcut.files import made, save_netcdf, write
+from offcut.files import load_netcdf, made, save_netcdf, write
 from offcut.result.tree import versions
 
 
-class Kept(NamedTuple):
+class FinishedRun(NamedTuple):
     """A finished run; ``seconds`` is wall-clock time, ``cpu`` processor time, with compiling."""
 
     posterior: xr.DataTree
@@ -30,7 +30,7 @@ class Kept(NamedTuple):
     cpu: float
 
 
-class Keeper:
+class RunStore:
     """Finished runs and measurements in a folder, each with what it was made of.
 
     Parameters
@@ -58,7 +58,7 @@ class Keeper:
         *,
         seed: int = 0,
         kernel: Any = None,
-    ) -> Kept:
+    ) -> FinishedRun:
         """``offcut.sample``, unless it is done; goes on where an earlier call stopped."""
         home = self.folder / name
         made_of = {
@@ -75,7 +75,7 @@ class Keeper:
         if facts is not None and posterior is not None:
             self.again.append(name)
             self.tell(f"{name}: finished before")
-            return Kept(posterior, facts["seconds"], facts["cpu"])
+            return FinishedRun(posterior, facts["seconds"], facts["cpu"])
         self.tell(
             f"{name}: {length.chains} chains of {length.draws * length.thin:,} sweeps after "
             f"{length.warmup:,} ..."
@@ -94,15 +94,14 @@ class Keeper:
         _keep(home, made_of, {"seconds": clock.seconds, "cpu": clock.cpu})
         clock.forget()
         self.tell(f"{name}: done in {clock.seconds:.0f} s")
-        return Kept(posterior, clock.seconds, clock.cpu)
+        return FinishedRun(posterior, clock.seconds, clock.cpu)
 
     def _stored(self, file: Path) -> xr.DataTree | None:
         """Draws of an earlier call, unless they are damaged."""
         if not file.is_file():
             return None
         try:
-            with xr.open_datatree(file, engine="h5netcdf") as stored:
-                return stored.load()
+            return load_netcdf(file)
         except Exception as error:  # a damaged file can fail at any byte
             self.tell(f"{file} cannot be read ({error}); it is made again")
             return None
