@@ -67,7 +67,7 @@ class Info(NamedTuple):
     stats : dict of scalars (or small vectors) for ``sample_stats``; must hold ``rejected``, and
         ``attempts`` where the step redraws Y until it fits the budget.
     status : OK; FULL, the buffer is too small (the driver grows it and runs the step again with
-        the same key); or BROKEN, the model broke a promise (the driver calls ``explain``).
+        the same key); or BROKEN, the model is not valid there (the driver calls ``explain``).
     evidence : whatever ``explain`` needs.
     """
 
@@ -211,7 +211,7 @@ class Sampler:
         return RuntimeError(f"a step of {self.kernel_name} broke: {evidence}")
 
     def inspect(self, state: Any, data: Any) -> None:
-        """Check promises that the step does not (host side, once a block); raise if broken."""
+        """Check requirements that the step does not (host side, once a block); raise if broken."""
 
 
 class Prepared(NamedTuple):

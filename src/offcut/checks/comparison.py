@@ -269,11 +269,11 @@ def compare_samplers(
     moving = {name for _, series in drawn for name, values in series.items() if np.ptp(values) > 0}
     names = _shared([series for _, series in drawn], moving, quantity)
     for one, series in drawn:
-        _judge(one, {name: values for name, values in series.items() if name in moving}, names)
+        _diagnose(one, {name: values for name, values in series.items() if name in moving}, names)
     return Comparison(measured)
 
 
-def _judge(one: Measured, series: Series, names: list[str]) -> None:
+def _diagnose(one: Measured, series: Series, names: list[str]) -> None:
     """Fill in what the draws say of ``names``, and whether the repeats agree in everything."""
     one.quantities = names
     chosen = [series[name] for name in names]

@@ -168,7 +168,7 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
                 progress=bool(self.verbose),
             )
         self.model_, self.posterior_ = model, posterior
-        self._judge(said)
+        self._warn(said)
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -216,7 +216,7 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
         found = self.model_.predict(self.posterior_, int(n_samples), seed=seed)
         return found.reshape(int(n_samples), self.n_features_in_)
 
-    def _judge(self, said: list[warnings.WarningMessage]) -> None:
+    def _warn(self, said: list[warnings.WarningMessage]) -> None:
         """How far to trust the run; one warning for all doubts."""
         rows = summary(self.posterior_).table.items()
         r_hats = [row["r_hat"] for name, row in rows if name.startswith("log_density")]

@@ -197,7 +197,7 @@ class TruncatedGaussianMixture(
             )
         self.model_, self.posterior_ = model, posterior
         self._find_populations(X, seed)
-        self._judge()
+        self._warn()
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -294,7 +294,7 @@ class TruncatedGaussianMixture(
         self.means_ = np.array([row.mean for row in self.populations_])
         self.covariances_ = np.array([row.covariance for row in self.populations_])
 
-    def _judge(self) -> None:
+    def _warn(self) -> None:
         """How far to trust the run; one warning for all doubts."""
         report = summary(self.posterior_)
         r_hats = [v["r_hat"] for name, v in report.table.items() if name.startswith("log_density")]

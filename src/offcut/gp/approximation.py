@@ -44,7 +44,7 @@ def facts(prepared: Prepared, model: str) -> dict[str, Any]:
 
 
 @in_float64
-def judge(posterior: xr.DataTree, prepared: Prepared) -> None:
+def measure(posterior: xr.DataTree, prepared: Prepared) -> None:
     """Measure what was left out; name it where it is not small."""
     drawn = draws_of(posterior, prepared)
     rows = np.unique(np.linspace(0, len(drawn.w) - 1, LOOKED_AT).astype(int))
@@ -52,8 +52,8 @@ def judge(posterior: xr.DataTree, prepared: Prepared) -> None:
     middle, short = np.quantile(scales, [0.5, SHORT], axis=0)
     attrs = posterior.attrs
     if isinstance(prepared.plan.basis, Grid):
-        said = _judge_exact(attrs, posterior, prepared, drawn.p[rows], middle)
-        _judge_quadrature(attrs, said, prepared, drawn, rows)
+        said = _measure_exact(attrs, posterior, prepared, drawn.p[rows], middle)
+        _measure_quadrature(attrs, said, prepared, drawn, rows)
         return
     error, error_short = (_covariance_error(prepared, scale) for scale in (middle, short))
     outside = _share_outside(prepared, drawn.p[rows], middle)
@@ -76,10 +76,10 @@ def judge(posterior: xr.DataTree, prepared: Prepared) -> None:
         attrs["normaliser_note"] = (
             "densities are normalised by Monte Carlo (4,096 proposals for each draw)"
         )
-    _judge_quadrature(attrs, said, prepared, drawn, rows)
+    _measure_quadrature(attrs, said, prepared, drawn, rows)
 
 
-def _judge_quadrature(
+def _measure_quadrature(
     attrs: dict, said: list[str], prepared: Prepared, drawn: Draws, rows: np.ndarray
 ) -> None:
     """Measure log Z again, and name all that was said."""
@@ -97,7 +97,7 @@ def _judge_quadrature(
         attrs["approximation"] = "; ".join(said)
 
 
-def _judge_exact(
+def _measure_exact(
     attrs: dict, posterior: xr.DataTree, prepared: Prepared, p: np.ndarray, scale: np.ndarray
 ) -> list[str]:
     """What reading densities off the grid leaves out: f between its nodes, and beyond the box."""

@@ -12,8 +12,7 @@ import xarray as xr
 from offcut import base as contracts
 from offcut.base import Doubt, Kernel, Model
 from offcut.errors import DataError, ModelError, SettingsError
-from offcut.gp import approximation as judgement
-from offcut.gp import evaluation
+from offcut.gp import approximation, evaluation
 from offcut.gp.augmented import AugmentedSampler
 from offcut.gp.base_density import FamilyBase
 from offcut.gp.birth_death import BirthDeath, BirthDeathSampler
@@ -175,7 +174,7 @@ class GPModel(Model):
         own = self._prepared_of(prepared.observed["x"])
         slower = self.method == "augment" and own.plan.joint and own.plan.hyper.size
         note = " (method='collapsed' would be faster here, and exact too)" if slower else ""
-        return {"method": self.method, "method_note": note, **judgement.facts(own, repr(self))}
+        return {"method": self.method, "method_note": note, **approximation.facts(own, repr(self))}
 
     def identity(self) -> str:
         """What tells models apart, at this moment: all settings, and what a family computes."""
@@ -188,7 +187,7 @@ class GPModel(Model):
 
     def after(self, posterior: xr.DataTree, prepared: contracts.Prepared) -> None:
         """Check box, basis and quadrature against the draws, and say so in the attrs."""
-        judgement.judge(posterior, self.prepared_for(posterior))
+        approximation.measure(posterior, self.prepared_for(posterior))
 
     def function(self, posterior: xr.DataTree, points: Any) -> np.ndarray:
         """f at points in each draw, (chain, draw, point)."""
