@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -13,6 +14,7 @@ import pytest
 import offcut
 from offcut.base import FULL, OK, Doubt, Info, Model, Prepared, Sampler
 from offcut.errors import MemoryLimitError, ModelError, SettingsError, TrustWarning
+from offcut.samplers.choice import prepare
 
 RUN = {"draws": 4, "warmup": 2, "chains": 1, "progress": False}
 
@@ -111,6 +113,32 @@ def test_a_kernel_of_another_route_is_refused() -> None:
     for kernel in (offcut.PolyaGamma(), "NUTS", None.__class__):
         with pytest.raises(SettingsError, match=r"kernel must be one of offcut\.NUTS\(\)"):
             offcut.sample(model, np.ones(3), kernel=kernel, **RUN)
+
+
+def test_the_route_comes_first_and_the_kernel_goes_with_it() -> None:
+    model = offcut.truncated(
+        {"rate": dist.Gamma(2, 1)},
+        lambda theta: dist.Exponential(theta["rate"]),
+        offcut.regions.Box(0, 3),
+    )
+    x = np.array([0.3, 0.8, 2.0])
+    kinds = {"augment": "Conjugate", "direct": "Direct", "exchange": "Exchange"}
+    with jax.enable_x64(True):
+        for method, kind in kinds.items():
+            sampler = prepare(model, x, None, None, method).sampler
+            assert type(sampler.kernel).__name__ == kind
+        assert prepare(model, x, None, offcut.HMC(), "augment").sampler.kernel == offcut.HMC()
+        assert prepare(model, x, None, None).sampler.draws_exactly
+        for method, kernel, words in [
+            ("exchange", offcut.NUTS(), r"NUTS\(.*goes with method='augment', not with"),
+            ("augment", offcut.Exchange(), r"Exchange\(.*goes with method='exchange', not with"),
+            ("Exchange", None, r"method must be one of 'auto', 'augment', 'direct', 'exchange'"),
+            ("auto", "exchange", r"left out, with method='exchange'"),
+        ]:
+            with pytest.raises(SettingsError, match=words):
+                prepare(model, x, None, kernel, method)
+        with pytest.raises(SettingsError, match="how Plain is sampled is one of its own arguments"):
+            prepare(Plain(), x, None, None, "exchange")
 
 
 def test_a_sampler_that_can_hold_no_more_says_so() -> None:

@@ -106,7 +106,9 @@ class Kernel:
     route : str
         Which density theta moves on, by its name in ``offcut.samplers.choice.ROUTES``: "augment",
         p(theta | X, Y) with rejections Y drawn anew in every sweep, unless the kernel is part of
-        another sampler.
+        another sampler. ``method=`` of ``offcut.sample`` has the same names.
+    draws_exactly : bool
+        Whether theta is drawn exactly from p(theta | X, Y) in place of a ``step``.
     fixed_length : bool
         Whether every move has the same length, which the posterior may want longer or shorter.
     target_acceptance : float
@@ -114,6 +116,7 @@ class Kernel:
     """
 
     route: ClassVar[str] = "augment"
+    draws_exactly: ClassVar[bool] = False
     fixed_length: ClassVar[bool] = False
     target_acceptance: float
 

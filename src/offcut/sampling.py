@@ -27,7 +27,7 @@ from offcut.result.advice import find_doubts
 from offcut.result.certificate import certify
 from offcut.result.overview import summary
 from offcut.result.tree import facts_about, make_tree, versions
-from offcut.samplers.choice import prepare
+from offcut.samplers.choice import AUTO, prepare
 from offcut.samplers.direct import why_not_direct
 
 
@@ -41,6 +41,7 @@ def sample(
     warmup: int = 1000,
     chains: int = 4,
     seed: int = 0,
+    method: str = AUTO,
     kernel: Kernel | None = None,
     budget: int | str | None = "auto",
     checkpoint: str | PathLike | None = None,
@@ -62,6 +63,10 @@ def sample(
         Kept draws and warm-up sweeps of each chain; number of chains.
     seed : int
         Results depend on the seed alone, not on cores, threads or buffer sizes.
+    method : "auto", "augment", "direct", "exchange" or "pseudo_marginal"
+        The route to the posterior of a rejection model: rejections held in every sweep ("augment",
+        and by default), rejections that only judge a step, or none at all where the window's mass
+        is known ("direct"). A kernel given belongs to one of them.
     kernel : NUTS, HMC, RandomWalk, Exchange, PseudoMarginal, Conjugate or Direct, optional
         How the parameters move. By default ``Conjugate()``, exact draws, where prior and base
         are conjugate, else ``NUTS()``; ``posterior.attrs["kernel"]`` says which, and
@@ -109,7 +114,7 @@ def sample(
         bool(progress),
         thin=_whole("thin", thin, 1),
     )
-    return run(model, data, covariates, kernel, settings, checkpoint)
+    return run(model, data, covariates, kernel, settings, checkpoint, method)
 
 
 def run(
@@ -119,9 +124,10 @@ def run(
     kernel: Kernel | None,
     settings: Settings,
     checkpoint: str | PathLike | None = None,
+    method: str = AUTO,
 ) -> xr.DataTree:
     """``sample`` with settings already checked; tests use it to vary threads and buffers."""
-    prepared = prepare(model, data, covariates, kernel)
+    prepared = prepare(model, data, covariates, kernel, method)
     sampler, rejection = prepared.sampler, model.rejection_model()
     _warn(model.before(prepared))
     if rejection is not None:

@@ -39,7 +39,7 @@ def run(model, kernel, *, control=None, n=5, covariates=(), **options):
         if control is not None:
             sampler = control(model, layout, kernel)
         else:
-            sampler = ROUTES[kernel.route](model, layout, kernel, covariates)
+            sampler = ROUTES[kernel.route].sampler(model, layout, kernel, covariates)
         options.setdefault("replicates", 10_000)
         result = invariance_test(
             sampler, model, layout, keys.from_seed(11), covariates=covariates, **options

@@ -1,14 +1,14 @@
 """Which sampler a model gets: the route to its posterior, and the kernel that moves theta on it.
 
-A route says what the rejections are good for: they are held in every sweep ("augment", and
-"conjugate", where theta given them is drawn exactly), or only judge a step ("exchange",
-"pseudo_marginal"), or are not needed ("direct").
+A route says what the rejections are good for: they are held in every sweep ("augment"), or only
+judge a step ("exchange", "pseudo_marginal"), or are not needed ("direct"). First the route, then
+the kernel: neither changes the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,8 +46,16 @@ from offcut.programs.precision import in_float64
 from offcut.samplers.algorithm2 import AugmentedSampler, ModelSampler
 from offcut.samplers.conjugacy import Match
 from offcut.samplers.conjugate import Conjugate, ConjugateSampler, find_conjugate
-from offcut.samplers.direct import DirectSampler
-from offcut.samplers.walk import ExchangeSampler, PseudoMarginalSampler
+from offcut.samplers.direct import Direct, DirectSampler
+from offcut.samplers.walk import (
+    Exchange,
+    ExchangeSampler,
+    PseudoMarginal,
+    PseudoMarginalSampler,
+)
+
+#: The route of the kernel; "augment" where there is none.
+AUTO = "auto"
 
 
 def observe(
@@ -94,7 +102,9 @@ def _check_zones(model: RejectionModel, recorded: Any, covariates: tuple, n: int
         refuse_vague_zones(model.censored, rows, *covariates)
 
 
-def prepare(model: Model, data: Any, covariates: Any, kernel: Kernel | None) -> Prepared:
+def prepare(
+    model: Model, data: Any, covariates: Any, kernel: Kernel | None, method: str = AUTO
+) -> Prepared:
     """The sampler, its arrays, and the observed data by name, of any model."""
     if not isinstance(model, Model):
         raise ModelError(
@@ -103,11 +113,16 @@ def prepare(model: Model, data: Any, covariates: Any, kernel: Kernel | None) -> 
         )
     rejection = model.rejection_model()
     if rejection is None:
+        if method != AUTO:
+            raise SettingsError(
+                f"method={method!r} is for models made of a proposal and a filter; how "
+                f"{type(model).__name__} is sampled is one of its own arguments, if it has a choice"
+            )
         prepared = Prepared(*model.prepare(data, covariates, kernel))
         return prepared._replace(sampler=_compiled_before(model, prepared.sampler))
     arrays, layout, observed = observe(rejection, data, covariates)
     rejection.identify(arrays.covariates, jax.tree.map(lambda a: a[: layout.n], arrays.points))
-    sampler = build_sampler(rejection, layout, kernel, arrays.covariates)
+    sampler = build_sampler(rejection, layout, kernel, arrays.covariates, method)
     return Prepared(sampler, arrays, observed)
 
 
@@ -170,37 +185,86 @@ def kernel_for(model: RejectionModel, *, covariates: Any = None) -> KernelChoice
     return KernelChoice(NUTS(), f"no conjugate update, because {found.reason}")
 
 
-def _for_any_covariates(kind: type[ModelSampler]) -> Callable[..., ModelSampler]:
-    """A sampler that is the same whatever the covariates are."""
-    return lambda model, layout, kernel, covariates: kind(model, layout, kernel)
+def _augmented(
+    model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple
+) -> ModelSampler:
+    """Theta given X and Y: moved on their joint density, or drawn from sums over them."""
+    if kernel.draws_exactly:
+        return ConjugateSampler(model, layout, kernel, covariates)
+    return AugmentedSampler(model, layout, kernel)
 
 
-#: Routes to the posterior, by name: ``(model, layout, kernel, covariates) -> sampler``, which
-#: refuses a model that it does not fit.
-ROUTES: dict[str, Callable[..., ModelSampler]] = {
-    "augment": _for_any_covariates(AugmentedSampler),
-    "conjugate": ConjugateSampler,
-    "direct": DirectSampler,
-    "exchange": _for_any_covariates(ExchangeSampler),
-    "pseudo_marginal": _for_any_covariates(PseudoMarginalSampler),
+def _best_given_rejections(model: RejectionModel, covariates: tuple) -> Kernel:
+    found = find_conjugate(model, covariates)
+    return Conjugate() if isinstance(found, Match) else NUTS()
+
+
+class Route(NamedTuple):
+    """A way to the posterior.
+
+    sampler : ``(model, layout, kernel, covariates) -> sampler``; refuses a model it does not fit.
+    kernel : ``(model, covariates) -> kernel``, where nobody asks for one.
+    """
+
+    sampler: Callable[..., ModelSampler]
+    kernel: Callable[[RejectionModel, tuple], Kernel]
+
+
+def _exchange(
+    model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple
+) -> ModelSampler:
+    return ExchangeSampler(model, layout, kernel)
+
+
+def _pseudo_marginal(
+    model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple
+) -> ModelSampler:
+    return PseudoMarginalSampler(model, layout, kernel)  # type: ignore[arg-type]
+
+
+#: By the names that ``method=`` of ``offcut.sample`` and ``route`` of kernels have for them.
+ROUTES = {
+    "augment": Route(_augmented, _best_given_rejections),
+    "direct": Route(DirectSampler, lambda *_: Direct()),
+    "exchange": Route(_exchange, lambda *_: Exchange()),
+    "pseudo_marginal": Route(_pseudo_marginal, lambda *_: PseudoMarginal()),
 }
 
 
 def build_sampler(
-    model: RejectionModel, layout: Layout, kernel: Kernel | None, covariates: tuple
+    model: RejectionModel,
+    layout: Layout,
+    kernel: Kernel | None,
+    covariates: tuple,
+    method: str = AUTO,
 ) -> ModelSampler:
-    """The sampler of an identified model for a kernel (None: the best that fits), made once for
-    each data shape.
+    """The sampler of an identified model for a route and a kernel (None: the best that fits), made
+    once for each data shape.
     """
-    if kernel is None:
-        found = find_conjugate(model, covariates)
-        kernel = Conjugate() if isinstance(found, Match) else NUTS()
-    if not isinstance(kernel, Kernel) or kernel.route not in ROUTES:
-        hint = " (an instance, with parentheses)" if isinstance(kernel, type) else ""
-        raise SettingsError(f"kernel must be one of {NAMED}{hint}, got {kernel!r}")
-    route = ROUTES[kernel.route]
+    route = _route(method, kernel)
+    chosen = ROUTES[route].kernel(model, covariates) if kernel is None else kernel
     return kept_sampler(
         model.programs.identity,
-        (kernel, layout),
-        lambda: route(model, layout, kernel, covariates),
+        (chosen, layout),
+        lambda: ROUTES[route].sampler(model, layout, chosen, covariates),
     )
+
+
+def _route(method: str, kernel: Kernel | None) -> str:
+    """The route that was asked for, or that of the kernel; refuses two that are not the same."""
+    if method not in (AUTO, *ROUTES):
+        names = ", ".join(map(repr, (AUTO, *ROUTES)))
+        raise SettingsError(f"method must be one of {names}, got {method!r}")
+    if kernel is None:
+        return "augment" if method == AUTO else method
+    if not isinstance(kernel, Kernel) or kernel.route not in ROUTES:
+        hint = " (an instance, with parentheses)" if isinstance(kernel, type) else ""
+        if isinstance(kernel, str) and kernel in ROUTES:
+            hint = f" (or left out, with method={kernel!r})"
+        raise SettingsError(f"kernel must be one of {NAMED}{hint}, got {kernel!r}")
+    if method not in (AUTO, kernel.route):
+        raise SettingsError(
+            f"kernel={kernel!r} goes with method={kernel.route!r}, not with method={method!r}: "
+            "leave one of the two out"
+        )
+    return kernel.route

@@ -49,7 +49,7 @@ class Conjugate(Kernel):
     ========================================  ==================================================
     """
 
-    route: ClassVar[str] = "conjugate"
+    draws_exactly: ClassVar[bool] = True
 
 
 def find_conjugate(model: RejectionModel, covariates: tuple) -> Match | NoMatch:
