@@ -15,9 +15,13 @@ from offcut.augmentation.rejections import (
     Layout,
     Rejected,
     empty_rejected,
+    outcome,
+    redraw,
     resized_rejected,
+    settle,
     spare_section,
 )
+from offcut.base import BROKEN, FULL, OK
 from offcut.numerics import keys
 from offcut.numerics.arrays import exclusive_count
 from offcut.numerics.log1mexp import log1mexp
@@ -220,3 +224,35 @@ def test_the_users_jax_settings_are_left_alone():
         accepted, _ = offcut.augment(0, models.half_normal(), {"loc": 0.2, "scale": 0.8}, 10)
         assert accepted.dtype == np.float64
         assert jnp.zeros(()).dtype == jnp.float32
+
+
+def test_a_redraw_ends_with_what_fits_or_gives_up():
+    def attempt(number, last):
+        return last + number, number < 3
+
+    assert [int(part) for part in redraw(attempt, jnp.int32(10), 100)] == [4, 16, False]
+    assert [int(part) for part in redraw(attempt, jnp.int32(10), 2)] == [2, 11, True]
+
+
+@pytest.mark.parametrize(
+    ("over", "full", "known", "status"),
+    [
+        (False, False, False, OK),
+        (False, True, True, FULL),
+        (True, False, True, OK),  # the old Y is kept
+        (True, True, True, OK),  # so that room for the new one does not matter
+        (True, True, False, BROKEN),
+    ],
+)
+def test_a_redraw_that_gives_up_needs_an_old_y(over, full, known, status):
+    assert int(outcome(jnp.array(over), full, known)) == status
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_settling_chooses_which_y_is_held_and_copies_none(ok):
+    old = Rejected(jnp.zeros(8), None, jnp.int32(0), jnp.int32(2))
+    new = Rejected(jnp.ones(8), None, jnp.int32(4), jnp.int32(3))
+    kept = settle(jnp.array(ok), (new, jnp.array(1.5)), (old, jnp.array(2.5)))
+    assert kept[0].points is new.points  # both stand in the one buffer
+    chosen = (4, 3, 1.5) if ok else (0, 2, 2.5)
+    assert (int(kept[0].offset), int(kept[0].count), float(kept[1])) == chosen

@@ -379,9 +379,9 @@ class OneSetTooFew(AugmentedSampler):
     """Rejections of n - 1 observations."""
 
     def _rejections(self, key, state, stage, data):
-        run, attempts = super()._rejections(key, state, stage, data)
-        few = jnp.int32(run.points.count * (self.plan.layout.n - 1) / self.plan.layout.n)
-        return run._replace(points=run.points._replace(count=few)), attempts
+        redrawn = super()._rejections(key, state, stage, data)
+        few = jnp.int32(redrawn.drawn.count * (self.plan.layout.n - 1) / self.plan.layout.n)
+        return redrawn._replace(drawn=redrawn.drawn._replace(count=few))
 
 
 class BudgetForgotten(AugmentedSampler):

@@ -1,24 +1,27 @@
 """Algorithm 1: run the rejection sampler once for each observation; keep what it rejects.
 
-Algorithm 1 where all observations share one proposal: draw until n are accepted.
+``propose_until`` is the loop, for rejection models, mixtures and Gaussian processes alike.
+Proposals come in blocks of fixed size; a *schedule* says whose turn each place of a block is and
+which proposals came in time; what was drawn behind the last acceptance that was waited for does
+not belong to Y.
 
-Proposals come in blocks of fixed size, block b from fold_in(key, b), and are walked in order up to
-the n-th acceptance; what was drawn behind it in the same block does not belong to Y.
+Where all observations share one proposal (``run_shared``, ``UntilAccepted``), block b comes from
+fold_in(key, b) and is walked in order up to the n-th acceptance.
 
-Algorithm 1 where each observation has its own proposal: each runs to its own acceptance.
-
-Observation i's j-th proposal comes from fold_in(fold_in(key, i), j), whatever the schedule. The
-schedule keeps a stack of observations still pending; in each round the top of the stack shares a
-fixed number of slots, several speculative proposals each when few are pending, and those
+Where each observation has its own (``run_per_observation``, ``OneEach``), each runs to its own
+acceptance, and observation i's j-th proposal comes from fold_in(fold_in(key, i), j), whatever the
+schedule. That keeps a stack of observations still pending; in each round the top of the stack
+shares the places of a block, several speculative proposals each when few are pending, and those
 before the first acceptance are kept. (One proposal per observation and round would leave almost
-all slots idle when acceptance is uneven.)
+all places idle when acceptance is uneven.)
 
-``offcut.augment``: Algorithm 1 by itself.
+``offcut.augment`` is Algorithm 1 by itself.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +55,217 @@ from offcut.programs.precision import in_float64
 PATIENCE = 2_000_000
 
 
+class Schedule(Protocol):
+    """Whose turn it is, and which proposals come in time.
+
+    What it has counted so far, its ``standing``, is a pytree that goes through the loop.
+    """
+
+    def start(self) -> Any:
+        """Before the first block."""
+
+    def unfinished(self, standing: Any) -> jax.Array:
+        """Whether there is anything left to wait for."""
+
+    def assign(self, standing: Any) -> Any:
+        """Whose turn each place of the next block is."""
+
+    def judge(
+        self, standing: Any, turn: Any, accepted: jax.Array
+    ) -> tuple[jax.Array, jax.Array | None, Any]:
+        """Which proposals came in time; how many were accepted before each, in the whole run, of
+        those whose turn it was (None where nobody asks); and the standing after the block.
+        """
+
+
+class UntilAccepted(NamedTuple):
+    """All share one proposal: until ``wanted`` are accepted. The standing is their number."""
+
+    wanted: jax.Array
+
+    def start(self) -> jax.Array:
+        """None yet."""
+        return jnp.int32(0)
+
+    def unfinished(self, standing: jax.Array) -> jax.Array:
+        """Some are missing."""
+        return standing < self.wanted
+
+    def assign(self, standing: jax.Array) -> None:
+        """Everybody's."""
+        return
+
+    def judge(self, standing: jax.Array, turn: None, accepted: jax.Array) -> tuple:
+        """Up to the last acceptance that is wanted."""
+        before = exclusive_count(accepted)
+        in_time = before < self.wanted - standing
+        now = standing + jnp.sum(accepted & in_time, dtype=jnp.int32)
+        return in_time, standing + before, now
+
+
+class UntilProposed(NamedTuple):
+    """Until there are ``total`` proposals. The standing is their number."""
+
+    total: jax.Array
+
+    def start(self) -> jax.Array:
+        """None yet."""
+        return jnp.int32(0)
+
+    def unfinished(self, standing: jax.Array) -> jax.Array:
+        """Some are missing."""
+        return standing < self.total
+
+    def assign(self, standing: jax.Array) -> None:
+        """Everybody's."""
+        return
+
+    def judge(self, standing: jax.Array, turn: None, accepted: jax.Array) -> tuple:
+        """Up to the last that is wanted, whether accepted or not."""
+        in_time = jnp.arange(accepted.shape[0]) < self.total - standing
+        return in_time, None, standing + jnp.sum(in_time, dtype=jnp.int32)
+
+
+class Turn(NamedTuple):
+    """Who proposes at each place of a block, and for which time.
+
+    bottom, groups, share : those at the top of the stack, and how many places each has.
+    group, active : the group of each place, and whether it is used.
+    """
+
+    observation: jax.Array
+    attempt: jax.Array
+    bottom: jax.Array
+    groups: jax.Array
+    share: jax.Array
+    group: jax.Array
+    active: jax.Array
+
+
+class Pending(NamedTuple):
+    """The stack of observations without acceptance, ``count`` of them, and rejections of each."""
+
+    count: jax.Array  # type: ignore[assignment] # not the method of tuple
+    stack: jax.Array
+    tried: jax.Array
+
+
+class OneEach(NamedTuple):
+    """Each of n observations has its own proposal: until each has one acceptance.
+
+    The last of ``order`` are served first.
+    """
+
+    n: int
+    size: int
+    order: jax.Array | None
+
+    def start(self) -> Pending:
+        """All are pending."""
+        stack = jnp.arange(self.n + self.size, dtype=jnp.int32) % (self.n + 1)
+        if self.order is not None:
+            stack = stack.at[: self.n].set(self.order.astype(jnp.int32))
+        return Pending(jnp.int32(self.n), stack, jnp.zeros((self.n + 1,), jnp.int32))
+
+    def unfinished(self, standing: Pending) -> jax.Array:
+        """Some are."""
+        return standing.count > 0
+
+    def assign(self, standing: Pending) -> Turn:
+        """The top of the stack, in equal shares."""
+        slot = jnp.arange(self.size, dtype=jnp.int32)
+        groups = jnp.minimum(standing.count, self.size)
+        share = self.size // groups  # speculative proposals for each
+        group = slot // share
+        bottom = standing.count - groups
+        observation = standing.stack[bottom + jnp.minimum(group, groups - 1)]
+        attempt = standing.tried[observation] + slot % share
+        return Turn(observation, attempt, bottom, groups, share, group, group < groups)
+
+    def judge(self, standing: Pending, turn: Turn, accepted: jax.Array) -> tuple:
+        """Each up to its first acceptance."""
+        n, size, groups, share = self.n, self.size, turn.groups, turn.share
+        slot = jnp.arange(size, dtype=jnp.int32)
+        accepted = accepted & turn.active
+        before = exclusive_count(accepted)
+        first_slot = jnp.minimum(turn.group, groups - 1) * share
+        is_first = before == before[first_slot]
+        is_accepted = accepted & is_first
+
+        # Rejections of each observation: `share` more where the round went by, else up to the
+        # acceptance. Group g looks up its own totals; unused groups write to the spare row.
+        member = jnp.where(slot < groups, standing.stack[turn.bottom + slot], n)
+        totals = jnp.append(before, before[-1] + accepted[-1])
+        start = jnp.minimum(slot * share, size)
+        stop = jnp.minimum(start + share, size)
+        done = (totals[stop] > totals[start]) & (slot < groups)
+        where_accepted = jnp.where(is_accepted, turn.observation, n)
+        tried = standing.tried.at[member].add(jnp.where(done | (slot >= groups), 0, share))
+        tried = tried.at[where_accepted].add(jnp.where(is_accepted, slot - first_slot, 0))
+        again = ~done & (slot < groups)
+        place = jnp.where(again, turn.bottom + exclusive_count(again), n)
+        stack = standing.stack.at[place].set(member, mode="promise_in_bounds")
+        left = turn.bottom + jnp.sum(again, dtype=jnp.int32)
+        return turn.active & is_first, None, Pending(left, stack, tried)
+
+
+class Block(NamedTuple):
+    """A block of proposals, whose turn each was, and what became of it.
+
+    place : number of rejections before it in the run. rank : number of acceptances before it, of
+    those whose turn it was.
+    """
+
+    proposed: Any
+    turn: Any
+    rejected: jax.Array
+    accepted: jax.Array
+    place: jax.Array
+    rank: Any
+
+
+class Finished(NamedTuple):
+    """What a run has collected, its rejections, and the standing of its schedule at the end."""
+
+    collected: Any
+    rejected: jax.Array
+    standing: Any
+
+
+def propose_until(
+    propose: Callable[[jax.Array, Any], Any],
+    schedule: Schedule,
+    limit: jax.Array,
+    collect: Callable[[Any, Block], Any],
+    start: Any,
+) -> Finished:
+    """Propose until the schedule has what it waits for, or more than ``limit`` are rejected.
+
+    ``propose(number, turn)`` makes the block of that number; what it returns says in ``accepted``
+    which proposals were. ``collect(collected, block)`` keeps what is wanted of them.
+    """
+
+    def unfinished(carry: tuple) -> jax.Array:
+        _, rejected, standing, _ = carry
+        return schedule.unfinished(standing) & (rejected <= limit)
+
+    def draw_block(carry: tuple) -> tuple:
+        number, rejected, standing, collected = carry
+        turn = schedule.assign(standing)
+        proposed = materialised(number, lambda: propose(number, turn))
+        in_time, rank, standing = schedule.judge(standing, turn, proposed.accepted)
+        is_rejected = ~proposed.accepted & in_time
+        is_accepted = proposed.accepted & in_time
+        place = rejected + exclusive_count(is_rejected)
+        block = Block(proposed, turn, is_rejected, is_accepted, place, rank)
+        rejected = rejected + jnp.sum(is_rejected, dtype=jnp.int32)
+        return number + 1, rejected, standing, collect(collected, block)
+
+    carry = (jnp.int32(0), jnp.int32(0), schedule.start(), start)
+    _, rejected, standing, collected = lax.while_loop(unfinished, draw_block, carry)
+    return Finished(collected, rejected, standing)
+
+
 class Run(NamedTuple):
     """What one run of the rejection sampler gives.
 
@@ -82,51 +296,18 @@ def run_shared(
     Rejections are written to the section of ``buffer`` that its offset points at.
     With ``store=False`` rejections are only counted, and the buffer's size does not matter.
     """
-    size = layout.block
-    wanted = jnp.int32(layout.n if wanted is None else wanted)
-    capacity = capacity_of(layout, buffer)
-    bound = jnp.minimum(limit, capacity if store else MOST_REJECTED).astype(jnp.int32)
-    trash = buffer.offset + section_rows(layout, buffer) - 1
-    like = jax.tree.map(lambda a: a[0], buffer.points)
-    kept = None
-    if keep_accepted:
-        kept = jax.tree.map(lambda a: jnp.zeros((layout.n + 1, *a.shape), a.dtype), like)
 
-    def unfinished(carry: tuple) -> jax.Array:
-        _, accepted, rejected, *_ = carry
-        return (accepted < wanted) & (rejected <= bound)
+    def propose(number: jax.Array, turn: None) -> Any:
+        return model.propose_block(jax.random.fold_in(key, number), theta, layout.block)
 
-    def draw_block(carry: tuple) -> tuple:
-        block, accepted, rejected, points, kept, worst = carry
-        proposed = materialised(
-            block, lambda: model.propose_block(jax.random.fold_in(key, block), theta, size)
-        )
-        before = exclusive_count(proposed.accepted)
-        in_time = before < wanted - accepted
-        is_rejected = ~proposed.accepted & in_time
-        is_accepted = proposed.accepted & in_time
-        if store:
-            # Every proposal in time before this one was either accepted or rejected.
-            earlier = jnp.arange(size, dtype=jnp.int32) - before
-            place = jnp.where(is_rejected, buffer.offset + rejected + earlier, trash)
-            points = write_rows(points, place, proposed.points)
-        if keep_accepted:
-            place = jnp.where(is_accepted, accepted + before, layout.n)
-            kept = write_rows(kept, place, proposed.points)
-        return (
-            block + 1,
-            accepted + jnp.sum(is_accepted, dtype=jnp.int32),
-            rejected + jnp.sum(is_rejected, dtype=jnp.int32),
-            points,
-            kept,
-            update_worst(worst, proposed.log_accept, proposed.points),
-        )
+    def place_of(block: Block) -> jax.Array:
+        return block.rank
 
-    start = (jnp.int32(0), jnp.int32(0), jnp.int32(0), buffer.points, kept, no_worst(like))
-    _, accepted, rejected, points, kept, worst = lax.while_loop(unfinished, draw_block, start)
-    if keep_accepted:
-        kept = jax.tree.map(lambda a: a[: layout.n], kept)
-    return Run(buffer._replace(points=points, count=rejected), accepted, kept, worst)
+    schedule = UntilAccepted(jnp.int32(layout.n if wanted is None else wanted))
+    rejected, kept, worst, accepted = _run(
+        layout, propose, schedule, buffer, limit, place_of, lambda block: None, keep_accepted, store
+    )
+    return Run(rejected, accepted, kept, worst)
 
 
 def run_per_observation(
@@ -148,97 +329,68 @@ def run_per_observation(
     default of the observations as they stand) are served first: this matters where the limit cuts
     the run short, and for nothing else.
     """
-    n, size = layout.n, layout.block
-    capacity = capacity_of(layout, buffer)
-    bound = jnp.minimum(limit, capacity if store else MOST_REJECTED).astype(jnp.int32)
-    trash = buffer.offset + section_rows(layout, buffer) - 1
-    like = jax.tree.map(lambda a: a[0], buffer.points)
-    slot = jnp.arange(size, dtype=jnp.int32)
-    kept = None
-    if keep_accepted:
-        kept = jax.tree.map(lambda a: jnp.zeros((n + 1, *a.shape), a.dtype), like)
 
-    def propose(observation: jax.Array, attempt: jax.Array) -> Any:
+    def propose_one(observation: jax.Array, attempt: jax.Array) -> Any:
         own_key = jax.random.fold_in(jax.random.fold_in(key, observation), attempt)
         covariate = jax.tree.map(lambda a: a[observation], covariates)
         return model.propose_one(own_key, theta, covariate)
 
-    def unfinished(carry: tuple) -> jax.Array:
-        pending, rejected = carry[1], carry[2]
-        return (pending > 0) & (rejected <= bound)
+    def propose(number: jax.Array, turn: Turn) -> Any:
+        return jax.vmap(propose_one)(turn.observation, turn.attempt)
 
-    def play_round(carry: tuple) -> tuple:
-        turn, pending, rejected, stack, tried, points, owner, kept, worst = carry
-        groups = jnp.minimum(pending, size)
-        share = size // groups  # speculative proposals for each
-        group = slot // share
-        active = group < groups
-        bottom = pending - groups
-        observation = stack[bottom + jnp.minimum(group, groups - 1)]
-        attempt = tried[observation] + slot % share
-        proposed = materialised(turn, lambda: jax.vmap(propose)(observation, attempt))
+    def owner_of(block: Block) -> jax.Array:
+        return block.turn.observation
 
-        accepted = proposed.accepted & active
-        before = exclusive_count(accepted)
-        first_slot = jnp.minimum(group, groups - 1) * share
-        is_first = before == before[first_slot]
-        is_rejected = active & ~proposed.accepted & is_first
-        is_accepted = accepted & is_first
-        if store:
-            row = buffer.offset + rejected + exclusive_count(is_rejected)
-            place = jnp.where(is_rejected, row, trash)
-            points = write_rows(points, place, proposed.points)
-            owner = owner.at[place].set(observation, mode="promise_in_bounds")
-        if keep_accepted:
-            place = jnp.where(is_accepted, observation, n)
-            kept = write_rows(kept, place, proposed.points)
-
-        # Rejections of each observation: `share` more where the round went by, else up to the
-        # acceptance. Group g looks up its own totals; unused groups write to the spare row.
-        member = jnp.where(slot < groups, stack[bottom + slot], n)
-        totals = jnp.append(before, before[-1] + accepted[-1])
-        start = jnp.minimum(slot * share, size)
-        stop = jnp.minimum(start + share, size)
-        done = (totals[stop] > totals[start]) & (slot < groups)
-        where_accepted = jnp.where(is_accepted, observation, n)
-        tried = tried.at[member].add(jnp.where(done | (slot >= groups), 0, share))
-        tried = tried.at[where_accepted].add(jnp.where(is_accepted, slot - first_slot, 0))
-        again = ~done & (slot < groups)
-        place = jnp.where(again, bottom + exclusive_count(again), n)
-        stack = stack.at[place].set(member, mode="promise_in_bounds")
-        return (
-            turn + 1,
-            bottom + jnp.sum(again, dtype=jnp.int32),
-            rejected + jnp.sum(is_rejected, dtype=jnp.int32),
-            stack,
-            tried,
-            points,
-            owner,
-            kept,
-            update_worst(worst, proposed.log_accept, proposed.points),
-        )
-
-    stack = jnp.arange(n + size, dtype=jnp.int32) % (n + 1)
-    if order is not None:
-        stack = stack.at[:n].set(order.astype(jnp.int32))
-    carry = (
-        jnp.int32(0),
-        jnp.int32(n),
-        jnp.int32(0),
-        stack,
-        jnp.zeros((n + 1,), jnp.int32),
-        buffer.points,
-        buffer.owner,
-        kept,
-        no_worst(like),
+    schedule = OneEach(layout.n, layout.block, order)
+    rejected, kept, worst, pending = _run(
+        layout, propose, schedule, buffer, limit, owner_of, owner_of, keep_accepted, store
     )
-    carry = lax.while_loop(unfinished, play_round, carry)
-    _, pending, rejected, _, tried, points, owner, kept, worst = carry
+    run = Run(rejected, jnp.int32(layout.n) - pending.count, kept, worst)
+    return run, pending.tried[: layout.n]
+
+
+def _run(
+    layout: Layout,
+    propose: Callable[[jax.Array, Any], Any],
+    schedule: Schedule,
+    buffer: Rejected,
+    limit: jax.Array,
+    place_of: Callable[[Block], jax.Array],
+    owner_of: Callable[[Block], jax.Array | None],
+    keep_accepted: bool,
+    store: bool,
+) -> tuple[Rejected, Any, Worst, Any]:
+    """A run into ``buffer``: rejections, accepted points, worst log a, the schedule's standing.
+
+    place_of : the row of each accepted point. owner_of : whose each rejection is (None where all
+    share).
+    """
+    bound = jnp.minimum(limit, capacity_of(layout, buffer) if store else MOST_REJECTED)
+    trash = buffer.offset + section_rows(layout, buffer) - 1
+    like = jax.tree.map(lambda a: a[0], buffer.points)
+    kept = None
     if keep_accepted:
-        kept = jax.tree.map(lambda a: a[:n], kept)
-    held = buffer._replace(points=points, owner=owner, count=rejected)
-    run = Run(held, jnp.int32(n) - pending, kept, worst)
-    return run, tried[:n]
+        kept = jax.tree.map(lambda a: jnp.zeros((layout.n + 1, *a.shape), a.dtype), like)
+
+    def collect(collected: tuple, block: Block) -> tuple:
+        points, owner, kept, worst = collected
+        proposed = block.proposed
+        if store:
+            place = jnp.where(block.rejected, buffer.offset + block.place, trash)
+            points = write_rows(points, place, proposed.points)
+            owner = write_rows(owner, place, owner_of(block))
+        if keep_accepted:
+            place = jnp.where(block.accepted, place_of(block), layout.n)
+            kept = write_rows(kept, place, proposed.points)
+        return points, owner, kept, update_worst(worst, proposed.log_accept, proposed.points)
+
+    start = (buffer.points, buffer.owner, kept, no_worst(like))
+    done = propose_until(propose, schedule, bound.astype(jnp.int32), collect, start)
+    points, owner, kept, worst = done.collected
+    if keep_accepted:
+        kept = jax.tree.map(lambda a: a[: layout.n], kept)
+    rejected = buffer._replace(points=points, owner=owner, count=done.rejected)
+    return rejected, kept, worst, done.standing
 
 
 def run_algorithm_1(

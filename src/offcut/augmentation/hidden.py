@@ -4,11 +4,9 @@ Found once, on the host, from the recorded data. An observation is hidden as a *
 censored: all that is known is its zone. It is hidden in *parts* where some coordinates are known
 and others are not: a clamped channel beside good ones, the true value behind a noisy one.
 
-Which values a recorder has clamped: those that equal a limit, as far as they were written down.
-
-A limit of 0.1 in data of single precision is 0.10000000149: neither equal to 0.1 nor below it. So
-values and limits are compared in the precision in which the data came, or the limits if theirs is
-lower.
+A recorder has clamped the values that equal a limit, as far as they were written down: a limit of
+0.1 in data of single precision is 0.10000000149, neither equal to 0.1 nor below it. So values and
+limits are compared in the precision in which the data came, or the limits if theirs is lower.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
 """One draw of everything hidden, given theta; and the data completed by it.
 
-Hidden coordinates beside known ones: slice sampling, one coordinate at a time.
+*Hidden coordinates beside known ones* are drawn by slice sampling, one coordinate at a time. Given
+theta and the known coordinates, a hidden one has density proportional to q(y) a(y) between its
+limits. No proposal will ever match the known coordinates, so rejection cannot help; a univariate
+slice sampler needs nothing but the density. All observations move at once.
 
-Given theta and the known coordinates, a hidden one has density proportional to q(y) a(y) between
-its limits. No proposal will ever match the known coordinates, so rejection cannot help; a
-univariate slice sampler needs nothing but the density. All observations move at once.
-
-Censored observations: draw each from the model, restricted to its zone.
-
-Given theta a censored value has density q(y) a(y) 1[y in zone] / const, independent of all else.
-Proposals of the model are drawn until one is accepted and lies in the zone: an exact draw. The
-work is capped, and a zone may be so small (a value known to three digits, say) that proposals
-hardly ever hit it. An observation that was not reached moves by slice sampling inside its zone
-instead, from the value it has, which leaves the same density alone.
+*Censored observations* are drawn from the model, each restricted to its zone. Given theta a
+censored value has density q(y) a(y) 1[y in zone] / const, independent of all else. Proposals of
+the model are drawn until one is accepted and lies in the zone: an exact draw. The work is capped,
+and a zone may be so small (a value known to three digits, say) that proposals hardly ever hit it.
+An observation that was not reached moves by slice sampling inside its zone instead, from the value
+it has, which leaves the same density alone.
 
 Why this is right. How many proposals an observation needs is independent of the value it gets (a
 rejection sampler's number of trials and its result are), and both are independent of the values

@@ -23,7 +23,7 @@ from offcut.gp import polya_gamma as gaussian
 from offcut.gp import proposals as points
 from offcut.gp.base_density import FamilyBase
 from offcut.gp.polya_gamma import polya_gamma
-from offcut.gp.proposals import MOST_ATTEMPTS, Points, Run
+from offcut.gp.proposals import MOST_ATTEMPTS, Points
 from offcut.gp.sampler import SCALE, GPData, GPSampler, Plan, State
 from offcut.gp.updates import EllipticalSlice, PolyaGamma, elliptical_slice
 from offcut.kernels.hmc import HMC
@@ -61,8 +61,7 @@ class AugmentedSampler(GPSampler):
     def step(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
         """One sweep."""
         k = jax.random.split(key, 5)
-        attempts, run, over = self._rejections(k[0], state, stage, data)
-        held = run.points
+        attempts, held, over = self._rejections(k[0], state, stage, data)
         full = held.count > points.capacity_of(self.plan.layout, held)
         # Proposals of a family with heavy tails may overflow; f is NaN there.
         sound = points.all_finite(self.plan.layout, held)
@@ -92,19 +91,18 @@ class AugmentedSampler(GPSampler):
         plan = self.plan
         key_run, key_total = jax.random.split(key)
 
-        def attempt(number: jax.Array, last: Run) -> tuple[Run, jax.Array]:
+        def attempt(number: jax.Array, last: Points) -> tuple[Points, jax.Array]:
             total = plan.process.number_of_proposals(
                 jax.random.fold_in(key_total, number), state.log_rate, data
             )
             own = jax.random.fold_in(key_run, number)
-            run = points.draw(
-                plan.layout, plan.basis, plan.base, own, state.w, state.base, data, last.points,
+            drawn = points.draw(
+                plan.layout, plan.basis, plan.base, own, state.w, state.base, data, last,
                 stage.budget, total,
             )  # fmt: skip
-            return run, run.points.count > stage.budget
+            return drawn, drawn.count > stage.budget
 
-        nothing = Run(state.own, jnp.int32(0), jnp.int32(0))
-        return redraw(attempt, nothing, MOST_ATTEMPTS)
+        return redraw(attempt, state.own, MOST_ATTEMPTS)
 
     # f given X and Y.
 

@@ -16,8 +16,9 @@ import numpy as np
 from jax import lax
 
 from offcut.augmentation import joint
+from offcut.augmentation.algorithm1 import Block, UntilAccepted, UntilProposed, propose_until
 from offcut.gp.basis import Basis
-from offcut.numerics.arrays import exclusive_count, materialised
+from offcut.numerics.arrays import materialised
 
 #: Expected proposals for each observation in one block.
 ROOM = 1.0
@@ -59,12 +60,12 @@ class Points(NamedTuple):
     count: jax.Array  # type: ignore[assignment] # |Y|, not the method of tuple
 
 
-class Run(NamedTuple):
-    """A run of the rejection sampler."""
+class Proposed(NamedTuple):
+    """A block of proposals."""
 
-    points: Points
+    u: jax.Array
+    f: jax.Array
     accepted: jax.Array
-    proposed: jax.Array
 
 
 def buffer_for(layout: Layout, x: jax.Array, capacity: int) -> Points:
@@ -104,47 +105,34 @@ def draw(
     points: Points,
     limit: jax.Array,
     total: jax.Array | None = None,
-) -> Run:
+) -> Points:
     """One attempt: propose until n are accepted, or in all ``total``, or over the limit."""
     size, n = layout.block, layout.n
     void = points.f.shape[0] - 1
 
-    def unfinished(carry: tuple) -> jax.Array:
-        _, run = carry
-        more = run.accepted < n if total is None else run.proposed < total
-        return more & (run.points.count <= limit)
-
-    def one_block(carry: tuple) -> tuple:
-        turn, run = carry
-        key_place, key_accept = jax.random.split(jax.random.fold_in(key, turn))
+    def propose(number: jax.Array, turn: None) -> Proposed:
+        key_place, key_accept = jax.random.split(jax.random.fold_in(key, number))
 
         def proposals() -> tuple:
             u = base.propose(key_place, p, size, data)
             return u, jax.random.uniform(key_accept, (size,))
 
-        u, uniform = materialised(turn, proposals)
-        f = materialised(turn, lambda: basis.evaluate(w, u, turn))
-        accepted = (uniform < jax.nn.sigmoid(f)) & inside(u, data)
-        if total is None:
-            in_time = exclusive_count(accepted) < n - run.accepted
-        else:
-            in_time = jnp.arange(size) < total - run.proposed
-        rejected = in_time & ~accepted
-        place = n + run.points.count + exclusive_count(rejected)
-        place = jnp.where(rejected, jnp.minimum(place, void), void)
-        kept = Points(
-            run.points.u.at[:, place].set(u, mode="promise_in_bounds"),
-            run.points.f.at[place].set(f, mode="promise_in_bounds"),
-            run.points.count + jnp.sum(rejected, dtype=jnp.int32),
-        )
-        return turn + 1, Run(
-            kept,
-            run.accepted + jnp.sum(in_time & accepted, dtype=jnp.int32),
-            run.proposed + jnp.sum(in_time, dtype=jnp.int32),
+        u, uniform = materialised(number, proposals)
+        f = materialised(number, lambda: basis.evaluate(w, u, number))
+        return Proposed(u, f, (uniform < jax.nn.sigmoid(f)) & inside(u, data))
+
+    def collect(kept: tuple, block: Block) -> tuple:
+        u, f = kept
+        place = jnp.where(block.rejected, jnp.minimum(n + block.place, void), void)
+        return (
+            u.at[:, place].set(block.proposed.u, mode="promise_in_bounds"),
+            f.at[place].set(block.proposed.f, mode="promise_in_bounds"),
         )
 
-    nothing = Run(points._replace(count=jnp.int32(0)), jnp.int32(0), jnp.int32(0))
-    return lax.while_loop(unfinished, one_block, (jnp.int32(0), nothing))[1]
+    schedule = UntilAccepted(jnp.int32(n)) if total is None else UntilProposed(total)
+    done = propose_until(propose, schedule, limit, collect, (points.u, points.f))
+    u, f = done.collected
+    return Points(u, f, done.rejected)
 
 
 def all_finite(layout: Layout, points: Points) -> jax.Array:

@@ -4,9 +4,7 @@ The moves with Y summed out cure the slow mixing of |Y| and log Z: given Y, the 
 to 1/√n of itself, and so a sweep moves it by no more. With Z by quadrature the level moves freely,
 and so do parameters of the base, f moving along so that the density at the data stays nearly the
 same (``joint_move``). Where hyperparameters are unknown everything moves at once, by HMC
-(``move_everything``).
-
-No rejections at all: everything moves at once with Y summed out, Z by quadrature.
+(``move_everything``). ``CollapsedSampler`` has no rejections at all: everything moves at once.
 """
 
 from __future__ import annotations

@@ -3,21 +3,18 @@
 A sweep is an update of kappa, then G ~ ML(S H kappa + F0), then H ~ ML(Sᵀ G kappa + F1) where it is
 inferred. The samplers differ in their update of kappa.
 
-Turning G and H together.
-
-Where two concentrations are close, F = G diag(kappa) Hᵀ hardly changes when G and H turn together
-in the plane of the two columns, and Gibbs steps of G given H and of H given G creep. The turn
-itself has a simple conditional: with M = GᵀSH and (G, H) -> (G R, H R), R a rotation by phi in the
-plane (i, j),
+*Turning G and H together.* Where two concentrations are close, F = G diag(kappa) Hᵀ hardly changes
+when G and H turn together in the plane of the two columns, and Gibbs steps of G given H and of H
+given G creep. The turn itself has a simple conditional: with M = GᵀSH and (G, H) -> (G R, H R), R a
+rotation by phi in the plane (i, j),
 
     tr(kappa Rᵀ M R) = constant + (kappa_i - kappa_j) [½ (M_ii - M_jj) cos 2phi
                                                       + ½ (M_ij + M_ji) sin 2phi],
 
 so that 2 phi is von Mises. An exact draw for uniform priors on G and H, which do not see the turn.
 
-kappa without rejections: with the exact normaliser, or with an approximate one.
-
-``CollapsedSampler`` targets p(kappa | X, H) with G integrated out,
+*kappa without rejections*, with the exact normaliser or an approximate one. ``CollapsedSampler``
+targets p(kappa | X, H) with G integrated out,
 
     p(kappa) Z(S H kappa + F0) / Z(kappa)^n,
 

@@ -4,8 +4,8 @@ The density is sum_k omega_k N_k(x) / Z_k. Each component proposes until it has 
 it has events; what is rejected on the way to the j-th acceptance belongs to the j-th event, and
 stays with it. Y_i is kept as the sum of its features, added to those of x_i.
 
-1. Components move by exchange, Y summed out (see ``reshape``): this goes as far where nearly all of
-   a component is cut off as where nothing is.
+1. Components move by exchange, Y summed out (see ``exchange_moves``): this goes as far where nearly
+   all of a component is cut off as where nothing is.
 2. Rejections given labels and components.
 3. Labels: p(z_i = k) ∝ omega_k N_k(x_i) prod_{y in Y_i} N_k(y), which needs no Z.
 4. Splits and merges of events with their rejections, weights and components summed out.
@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from offcut.augmentation.algorithm1 import Block
 from offcut.augmentation.rejections import outcome, settle
 from offcut.base import MOST_REJECTED, OK, Info, Stage
 from offcut.mixtures.allocation import (
@@ -34,7 +35,7 @@ from offcut.mixtures.allocation import (
 )
 from offcut.mixtures.data import MixtureData
 from offcut.mixtures.exchange_moves import accept_shapes, propose_shapes
-from offcut.mixtures.rejections import Block, CellRun, Proposed, not_begun, propose, run_cells
+from offcut.mixtures.rejections import CellRun, Proposed, not_begun, propose, run_cells
 from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.split_merge import Units
 from offcut.numerics.normal import Components, features, size
@@ -146,7 +147,7 @@ class WindowSampler(MixtureSampler):
 
         def collect(collected: Collected, block: Block) -> Collected:
             phi = features(block.proposed.points.T).T
-            owner = order[jnp.minimum(starts[block.cell] + block.rank, layout.rows - 1)]
+            owner = order[jnp.minimum(starts[block.turn.cell] + block.rank, layout.rows - 1)]
             owner = jnp.where(block.rejected, owner, events.shape[0])
             label = jnp.where(block.accepted, block.proposed.label, K)
             return Collected(

@@ -3,8 +3,8 @@ r"""The sweep with the Dirichlet process on the weights before the filter: the p
 1. Rejections with their labels, given weights and components: each group proposes from its mixture
    until it has accepted as many as it has events (Algorithm 1).
 2. Labels of the events, given the same.
-3. Components with their rejections move by exchange (see ``poisson`` and ``reshape``): this goes as
-   far where nearly all of a component is cut off as where nothing is.
+3. Components with their rejections move by exchange (see ``rejections`` and ``exchange_moves``):
+   this goes as far where nearly all of a component is cut off as where nothing is.
 4. Splits and merges of all units, weights and components summed out.
 5. Weights given labels; components given their points, rejections among them.
 
@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from offcut.augmentation.algorithm1 import Block
 from offcut.augmentation.rejections import (
     Redrawn,
     Rejected,
@@ -36,7 +37,6 @@ from offcut.mixtures.allocation import add_rejected, allocate, event_chunk, labe
 from offcut.mixtures.data import MixtureData
 from offcut.mixtures.exchange_moves import propose_shapes
 from offcut.mixtures.rejections import (
-    Block,
     CellRun,
     Proposed,
     accept_rates,
@@ -228,7 +228,7 @@ class LatentSampler(MixtureSampler):
             values = (block.proposed.points, block.proposed.label)
             return buffer._replace(
                 points=write_rows(buffer.points, place, values),
-                owner=write_rows(buffer.owner, place, block.cell),
+                owner=write_rows(buffer.owner, place, block.turn.cell),
             )
 
         room = jnp.minimum(limit, capacity_of(layout.buffer, buffer)).astype(jnp.int32)

@@ -11,9 +11,8 @@ A block of proposals is shared among the cells in proportion to what they still 
 cells; what was drawn behind a cell's last acceptance is dropped. How many proposals a cell gets
 depends on the past only, so each cell's stream is what it would be alone.
 
-Components made independent: a gamma variable in place of the power of the normalising constant.
-
-With the Dirichlet process on the latent weights all components share one constant,
+*Components made independent*, by a gamma variable in place of the power of the normalising
+constant. With the Dirichlet process on the latent weights all components share one constant,
 Z = sum_k omega_k Z_k, to the power n. But
 
     Z⁻ⁿ ∝ ∫ u^(n-1) exp(-u sum_k omega_k Z_k) du,
@@ -23,17 +22,18 @@ pass being its events: density prod_i N_k(x_i) exp(-lambda_k Z_k), each componen
 rejections are what does not pass. Given all rejections u ~ Gamma(n + |Y|, 1); with u summed out
 |Y| is negative binomial, as in Algorithm 1. Groups have a u each.
 
-So the exchange moves of ``reshape`` apply here, too: the run at theta' proposes a Poisson number of
-points; those that pass are x̂, and their number need not be that of the events. A component that
-goes further out must grow for as many to pass, so its weight moves along: lambda_k' = r lambda_k
-with r = Z~_k / Z~_k', Z~ being a rough, fixed approximation to the mass in the window. It is used
-for proposing only, r being the inverse on the way back, so the move is exact however rough it is:
+So the exchange moves of ``exchange_moves`` apply here, too: the run at theta' proposes a Poisson
+number of points; those that pass are x̂, and their number need not be that of the events. A
+component that goes further out must grow for as many to pass, so its weight moves along: lambda_k'
+= r lambda_k with r = Z~_k / Z~_k', Z~ being a rough, fixed approximation to the mass in the window.
+It is used for proposing only, r being the inverse on the way back, so the move is exact however
+rough it is:
 
     log ratio = log p(theta')/p(theta) + (w' - w)·(sum phi(x) - sum phi(x̂)) + (n_k - n̂_k) log r
                 + log r + log g(lambda') - log g(lambda),
 
 the second log r from the change of variables, g the prior density of the weights omega and of
-log u, in terms of lambda (see ``log_measure`` of ``sticks`` and ``hierarchy``).
+log u, in terms of lambda (see ``log_measure`` in ``weights``).
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from offcut.augmentation.algorithm1 import Block, propose_until
 from offcut.augmentation.rejections import Rejected, section_rows
 from offcut.mixtures.allocation import add_by_label, chunks_of, rejected_chunk, unit_features
 from offcut.mixtures.data import MixtureData, MixtureLayout
-from offcut.numerics.arrays import exclusive_count, materialised, write_rows
+from offcut.numerics.arrays import exclusive_count, write_rows
 from offcut.numerics.normal import Components, size
 
 #: (key, points (m, d) as measured, group of each) -> accepted
@@ -77,19 +78,62 @@ def not_begun(collected: Any, wanted: jax.Array) -> CellRun:
     return CellRun(collected, jnp.int32(0), jnp.sum(wanted), jnp.zeros_like(wanted))
 
 
-class Block(NamedTuple):
-    """A block of proposals, and what became of each.
+class Shares(NamedTuple):
+    """First proposal of each cell (and the end), and the cell of each proposal."""
 
-    place : number of rejections before it in the run. rank : number of acceptances before it in
-    its cell.
-    """
-
-    proposed: Proposed
+    first: jax.Array
     cell: jax.Array
-    rejected: jax.Array
-    accepted: jax.Array
-    place: jax.Array
-    rank: jax.Array
+
+
+class Standing(NamedTuple):
+    """Acceptances that each cell still needs, and its rejections so far (where there are caps)."""
+
+    need: jax.Array
+    lost: jax.Array
+
+
+class Cells(NamedTuple):
+    """Until every cell has as many acceptances as it wants, or more rejections than its cap."""
+
+    wanted: jax.Array
+    caps: jax.Array | None
+    size: int
+
+    def start(self) -> Standing:
+        """Nothing proposed yet."""
+        return Standing(self.wanted, jnp.zeros_like(self.wanted))
+
+    def unfinished(self, standing: Standing) -> jax.Array:
+        """Some cell waits."""
+        return jnp.sum(self._open(standing)) > 0
+
+    def assign(self, standing: Standing) -> Shares:
+        """To each in proportion to its need."""
+        return _share(self._open(standing), self.size)
+
+    def judge(self, standing: Standing, turn: Shares, accepted: jax.Array) -> tuple:
+        """Each up to its last acceptance."""
+        need, (first, cell) = self._open(standing), turn
+        within = accepted_before = exclusive_count(accepted)
+        if need.shape[0] > 1:
+            before_cell = accepted_before[jnp.minimum(first[:-1], self.size - 1)]
+            within = accepted_before - before_cell[cell]
+        in_time = within < need[cell]
+        is_accepted = accepted & in_time
+        new = jnp.zeros_like(need).at[cell].add(is_accepted)
+        if need.shape[0] == 1:
+            new = jnp.sum(is_accepted, dtype=need.dtype)[None]
+        lost = standing.lost
+        if self.caps is not None:
+            lost = lost.at[cell].add(~accepted & in_time)
+        rank = self.wanted[cell] - need[cell] + within
+        return in_time, rank, Standing(standing.need - new, lost)
+
+    def _open(self, standing: Standing) -> jax.Array:
+        """What is needed by cells that have not given up."""
+        if self.caps is None:
+            return standing.need
+        return jnp.where(standing.lost <= self.caps, standing.need, 0)
 
 
 def propose(
@@ -125,63 +169,25 @@ def run_cells(
     others do.
     """
 
-    def unfinished(carry: tuple) -> jax.Array:
-        _, need, lost, rejected, _ = carry
-        return (jnp.sum(_open(need, lost)) > 0) & (rejected <= limit)
+    def propose_block(number: jax.Array, turn: Shares) -> Proposed:
+        return from_cells(jax.random.fold_in(key, number), turn.cell)
 
-    def _open(need: jax.Array, lost: jax.Array) -> jax.Array:
-        return need if caps is None else jnp.where(lost <= caps, need, 0)
-
-    def draw_block(carry: tuple) -> tuple:
-        block, every_need, lost, rejected, collected = carry
-        need = _open(every_need, lost)
-        first, cell = _share(need, size)
-        proposed = materialised(block, lambda: from_cells(jax.random.fold_in(key, block), cell))
-        accepted_before = exclusive_count(proposed.accepted)
-        within = accepted_before
-        if need.shape[0] > 1:
-            within = accepted_before - accepted_before[jnp.minimum(first[:-1], size - 1)][cell]
-        in_time = within < need[cell]
-        is_rejected = ~proposed.accepted & in_time
-        is_accepted = proposed.accepted & in_time
-        collected = collect(
-            collected,
-            Block(
-                proposed,
-                cell,
-                is_rejected,
-                is_accepted,
-                rejected + exclusive_count(is_rejected),
-                wanted[cell] - need[cell] + within,
-            ),
-        )
-        new = jnp.zeros_like(need).at[cell].add(is_accepted)
-        if need.shape[0] == 1:
-            new = jnp.sum(is_accepted, dtype=need.dtype)[None]
-        if caps is not None:
-            lost = lost.at[cell].add(is_rejected)
-        rejected = rejected + jnp.sum(is_rejected, dtype=jnp.int32)
-        return block + 1, every_need - new, lost, rejected, collected
-
-    carry = (jnp.int32(0), wanted, jnp.zeros_like(wanted), jnp.int32(0), start)
-    _, need, lost, rejected, collected = lax.while_loop(unfinished, draw_block, carry)
-    return CellRun(collected, rejected, jnp.sum(need), lost)
+    done = propose_until(propose_block, Cells(wanted, caps, size), limit, collect, start)
+    need, lost = done.standing
+    return CellRun(done.collected, done.rejected, jnp.sum(need), lost)
 
 
-def _share(need: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-    """First proposal of each cell (and the end), and the cell of each proposal.
-
-    Proposal p serves the cell that holds place p total / size of all that is needed.
-    """
+def _share(need: jax.Array, size: int) -> Shares:
+    """Proposal p serves the cell that holds place p total / size of all that is needed."""
     ends = jnp.cumsum(need).astype(jnp.int64)
     total = ends[-1]
     first = -(-(ends * size) // jnp.maximum(total, 1))
     first = jnp.concatenate([jnp.zeros(1, first.dtype), first])
     if need.shape[0] == 1:
-        return first, jnp.zeros(size, jnp.int32)
+        return Shares(first, jnp.zeros(size, jnp.int32))
     proposal = jnp.arange(size, dtype=first.dtype)
     cell = jnp.searchsorted(first[1:], proposal, side="right", method="compare_all")
-    return first, jnp.minimum(cell, need.shape[0] - 1).astype(jnp.int32)
+    return Shares(first, jnp.minimum(cell, need.shape[0] - 1).astype(jnp.int32))
 
 
 class PoissonRun(NamedTuple):

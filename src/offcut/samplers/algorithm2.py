@@ -8,7 +8,7 @@ restriction the conditional of theta1 carries the factor P(|Y| <= B | theta1, th
 number of attempts the sweep keeps the old pair: given the rest, a mixture of the exact draw and
 the identity, so the target stays and the cost has a hard bound.
 
-What every sampler of a rejection model shares, whatever its step.
+``ModelSampler`` is what every sampler of a rejection model shares, whatever its step.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Algorithm 2 where theta given X and Y is drawn exactly, from sums over the points.
 
 Given the rejections, truncated data are complete data: p(theta | X, Y) is the posterior of an
-ordinary, untruncated sample, and where the prior is conjugate to the base it is drawn from
-directly, from sums over the points. ``offcut.samplers.conjugacy`` recognises such models;
-``offcut.samplers.conjugate`` is the sampler.
+ordinary, untruncated sample, and where the prior is conjugate to the base all parameters are drawn
+from it directly, from sums over the points. ``offcut.samplers.conjugacy`` recognises such models.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The sampler behind ``offcut.Direct``: NUTS on p(theta | X) with the window's mass in it.
+"""``offcut.Direct``: NUTS on p(theta | X), where the mass of the window has a closed form.
 
-NUTS on the exact likelihood, for windows whose mass is known in closed form.
-
-The mass of a window made of intervals, log Z(theta), where the base has a closed form.
-
-Each family gives log F(x) and log(1 - F(x)), both accurate in their far tails. Between a and b
+log Z(theta) is the mass of a window made of intervals. Each family gives log F(x) and
+log(1 - F(x)), both accurate in their far tails. Between a and b
 
     log {F(b) - F(a)} = log F(b) + log1mexp(log F(a) - log F(b))        below the median,
                       = log S(a) + log1mexp(log S(b) - log S(a)),  S = 1 - F,  above it:

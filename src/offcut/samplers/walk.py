@@ -1,6 +1,17 @@
-"""Pseudo-marginal Metropolis (Andrieu & Roberts 2009) with an unbiased estimate of (M/Z)^n.
+"""Random walks judged by fresh simulations: exchange and pseudo-marginal, the classic rivals.
 
-With k rejections before r acceptances, all observations sharing one proposal,
+*Exchange* (Murray, Ghahramani & MacKay 2006). Propose theta'; draw one pseudo-observation for each
+observation at theta' with the same rejection sampler; accept with
+
+    p(theta') f(X, theta') f(Xhat, theta) / { p(theta) f(X, theta) f(Xhat, theta') }.
+
+The bound M(theta) cancels, so q a may stand for f. Under a budget theta' is refused where its
+run needed more than B rejections: the target is then exactly the restricted posterior, and the
+count of the last accepted run is a draw of |Y| from it (Y' is independent of Xhat, so detailed
+balance holds for the pair (theta, Y)).
+
+*Pseudo-marginal Metropolis* (Andrieu & Roberts 2009) with an unbiased estimate of (M/Z)^n. With k
+rejections before r acceptances, all observations sharing one proposal,
 
     C(r + n + k - 1, k) / C(r + k - 1, k)
 
@@ -9,20 +20,6 @@ has its own proposal, (r + k_i) / r is unbiased for M_i/Z_i, k_i the rejections 
 of observation i. The estimate of the current state is kept, never refreshed.
 Under a budget the indicator |Y'| <= B comes from a run of its own: taken from the same run as the
 estimate it would change the target.
-
-What exchange and pseudo-marginal share: a random walk judged by fresh simulations.
-
-The exchange sampler (Murray, Ghahramani & MacKay 2006), the classic rival of augmentation.
-
-Propose theta'; draw one pseudo-observation for each observation at theta' with the same
-rejection sampler; accept with
-
-    p(theta') f(X, theta') f(Xhat, theta) / { p(theta) f(X, theta) f(Xhat, theta') }.
-
-The bound M(theta) cancels, so q a may stand for f. Under a budget theta' is refused where its
-run needed more than B rejections: the target is then exactly the restricted posterior, and the
-count of the last accepted run is a draw of |Y| from it (Y' is independent of Xhat, so detailed
-balance holds for the pair (theta, Y)).
 """
 
 from __future__ import annotations
