@@ -1,15 +1,16 @@
-"""Files that are written whole or not at all, with errors that name them."""
+"""Files that are written whole or not at all, and errors that name them and say what to do."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offcut.errors import OutputError
+from offcut.errors import OutputError, SettingsError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,6 +57,18 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         said = os.strerror(error.errno) if error.errno else str(error)
         raise OutputError(f"{path} cannot be written ({said}): {advice(error)}") from error
+
+
+def refuse_file(path: Path) -> None:
+    """Refuse a file's path where results are to go into a directory."""
+    if path.exists() and not path.is_dir():
+        raise SettingsError(f"{path} is a file; give a directory with -o")
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def made(path: Path) -> Path:

@@ -76,8 +76,6 @@ def rows(found: Comparison) -> list[list[Any]]:
 
 def comparison_folder(folder: Path) -> Manifest:
     """Where a comparison goes, refused where it would write over what it did not write."""
-    if folder.exists() and not folder.is_dir():
-        raise SettingsError(f"{folder} is a file; give a directory with -o")
     manifest = Manifest(folder, "offcut compare")
     manifest.check_folders(FIGURES)
     manifest.check_files(TABLE, PAGE, MANIFEST)

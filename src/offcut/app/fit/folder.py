@@ -37,8 +37,6 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if path.exists() and not path.is_dir():
-            raise SettingsError(f"{path} is a file; give a directory with -o")
         self.manifest = Manifest(path, "offcut fit")
         self._settings_before: bytes | None = None
         self._checkpoints_before: list[str] = []

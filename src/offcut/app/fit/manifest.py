@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from offcut.errors import SettingsError
-from offcut.files import made, write, writing
+from offcut.files import digest, made, refuse_file, write, writing
 
 MANIFEST = "offcut-manifest.json"
 FORMAT = 1
@@ -51,6 +51,7 @@ class Manifest:
     """
 
     def __init__(self, root: Path, command: str) -> None:
+        refuse_file(root)
         self.root, self.command = root, command
         self.files: dict[str, list[str]] = {}
         self.earlier: dict[str, list[str]] = {}
@@ -67,7 +68,7 @@ class Manifest:
         if path.is_symlink() or not path.is_file() or not self._is_inside(path):
             return False
         digests = self.files.get(name, []) + self.earlier.get(name, [])
-        return bool(digests) and _digest(path) in digests
+        return bool(digests) and digest(path) in digests
 
     def strangers(self, *patterns: str) -> list[str]:
         """Names of what is here and was not written by this command, or was changed since."""
@@ -100,19 +101,19 @@ class Manifest:
         path = self.root / name
         self.make_folder(str(PurePosixPath(name).parent))
         if isinstance(content, Path):
-            digest = _digest(content)
+            written = digest(content)
         else:
             content = content.encode() if isinstance(content, str) else content
-            digest = hashlib.sha256(content).hexdigest()
+            written = hashlib.sha256(content).hexdigest()
         before = self.files.get(name, []) + self.earlier.get(name, [])
-        self.files[name] = [*before, digest]
+        self.files[name] = [*before, written]
         self.save()
         if isinstance(content, Path):
             with writing(path):
                 os.replace(content, path)
         else:
             write(path, content)
-        self.files[name] = [digest]
+        self.files[name] = [written]
         self.earlier.pop(name, None)
         self.written.add(name)
         self.save()
@@ -129,7 +130,7 @@ class Manifest:
 
     def list_as_is(self, names: Iterable[str]) -> None:
         """Take files that are here already for written by this command."""
-        self.files |= {name: [_digest(self.root / name)] for name in names}
+        self.files |= {name: [digest(self.root / name)] for name in names}
         self.save()
 
     def make_folder(self, name: str) -> None:
@@ -217,9 +218,4 @@ def _names(found: Any) -> list[str]:
 
 def _digests(found: Any) -> dict[str, list[str]]:
     _names(found)
-    return {name: [str(digest) for digest in digests] for name, digests in found.items()}
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return {name: [str(one) for one in digests] for name, digests in found.items()}

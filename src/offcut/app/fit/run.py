@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 import warnings
@@ -16,6 +15,7 @@ from offcut.app.fit.folder import SETTINGS, Folder, slug
 from offcut.app.fit.recipes import RECIPES
 from offcut.app.fit.request import Fit, Request, Result, Task
 from offcut.errors import DataError, ModelError, SettingsError, StartError, TrustWarning
+from offcut.files import digest
 from offcut.numerics.text import shortened
 
 #: Of a group's name in the names of files; most file systems end at 255 with all that is around it.
@@ -78,7 +78,7 @@ def fit(
     for text in heard:
         tell("warning", text)
     folder = Folder(output)
-    told = {"request": request.told(), "data": _digest(request.file), "versions": _versions()}
+    told = {"request": request.told(), "data": digest(request.file)[:16], "versions": _versions()}
     finished = folder.open(told, resume=resume, overwrite=overwrite, groups=task.data)
     made = Fit(request, task, {}, {}, list(heard), command)
     seconds = folder.known().get("seconds", {}) if resume else {}
@@ -178,11 +178,6 @@ def check_names(task: Task) -> None:
             f"the groups {', '.join(task.data)} cannot be told apart in names of files; rename "
             "them, in letters and digits"
         )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _versions() -> dict[str, str]:

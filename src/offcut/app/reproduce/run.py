@@ -19,7 +19,7 @@ from typing import Any
 
 from offcut.app.reproduce.versus_paper import FULL, QUICK, Plan
 from offcut.errors import DataError, OffcutError, SettingsError
-from offcut.files import made
+from offcut.files import made, refuse_file
 
 #: Parts in the order of the paper, and the modules that know them.
 PARTS = {
@@ -94,8 +94,7 @@ def reproduce(
 
 def _check_output(output: Path) -> None:
     """Refuse to write over pages and pictures where no reproduction was before."""
-    if output.exists() and not output.is_dir():
-        raise SettingsError(f"{output} is a file; give a directory with -o")
+    refuse_file(output)
     there = [*output.glob("index.html"), *sorted(output.glob("figures/*.svg"))]
     if there and not any(output.glob("runs/*/*/facts.json")):
         raise SettingsError(
