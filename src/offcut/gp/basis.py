@@ -12,13 +12,10 @@ Products of sines are sums of cosines, sin a sin b = ½ (cos(a - b) - cos(a + b)
 Phiᵀ Omega Phi of N points and m functions needs no N m² products, but 2m + 1 sums of weighted
 cosines in one dimension, (2m + 1)² in two.
 
-cos(k theta) and sin(k theta), k = 0, ..., K, from one cosine and one sine.
-
-Rows double: cos((k+j) theta) = cos k theta cos j theta - sin k theta sin j theta, and so on. Errors
-grow like log2(K) roundings. Each doubling stands behind a wall to fusion, without which XLA
-computes the first rows again for every later one: 20 times slower.
-
-The box of the basis, and how many functions it takes.
+cos(k theta) and sin(k theta), k = 0, ..., K, come from one cosine and one sine. Rows double:
+cos((k+j) theta) = cos k theta cos j theta - sin k theta sin j theta, and so on. Errors grow like
+log2(K) roundings. Each doubling stands behind a wall to fusion, without which XLA computes the
+first rows again for every later one: 20 times slower.
 
 The box must reach where proposals fall, and further by some length-scales, because f is drawn to
 zero at its boundary; the functions must oscillate faster than f does. What both leave out is

@@ -19,9 +19,8 @@ larger root, 1 / (m² x), with probability m x / (1 + m x) (Michael, Schucany & 
 
 t = 2/pi, where the two a_0 are equal; 0.64 in both sources is that rounded.
 
-f given Pólya-Gamma variables: a normal, in whitened coordinates.
-
-With G = Phiᵀ Omega Phi, b = Phiᵀ kappa (kappa = ½ at X, -½ at Y), D = diag(√S) and w = D beta,
+Given these variables f is normal, in whitened coordinates. With G = Phiᵀ Omega Phi, b = Phiᵀ kappa
+(kappa = ½ at X, -½ at Y), D = diag(√S) and w = D beta,
 
     beta | omega ~ N(A⁻¹ D b, A⁻¹),   A = I + D G D,
     log p(omega, X, Y | D) = ½ bᵀ D A⁻¹ D b - ½ log|A| + what does not depend on D,

@@ -17,14 +17,12 @@ Poisson (intensity), and what a budget B excludes is
 
     P(|Y| <= B) = I_Z(n, B + 1)   or   Q(B + 1, lambda |T| (1 - Z)).
 
-The exact process in the result: f at the nodes of a grid, and a spline between them.
-
-A draw of the exact process is known where it was evaluated. Every sweep evaluates it, jointly, at
-the nodes of a Gauss-Legendre rule in the box, as far as it is in the support, and between them f is
+The exact process in the result (``Grid``) is f at the nodes of a grid, and a spline between. A draw
+of the exact process is known where it was evaluated. Every sweep evaluates it, jointly, at the
+nodes of a Gauss-Legendre rule in the box, as far as it is in the support, and between them f is
 read off a cubic spline, which is linear in the values at the nodes. Outside the box f is taken for
 zero where densities are evaluated, and Z is that of the same function: a finer rule integrates the
-spline. The sampler itself knows neither box nor spline.
-"""
+spline. The sampler itself knows neither box nor spline."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """The matrix Langevin (von Mises-Fisher) distribution as a NumPyro distribution.
 
-Maximum-likelihood estimates of the matrix Langevin distribution.
-
-With n frames of mean X̄ = U diag(tau) Vᵀ the log-likelihood per frame, tr(Fᵀ X̄) - log Z(kappa), is
-largest at G = U, H = V and the kappa with d log Z / d kappa_r = tau_r (Khatri & Mardia 1977): a
-strictly convex problem in p dimensions, solved by Newton's method in log kappa.
-"""
+Maximum likelihood: with n frames of mean X̄ = U diag(tau) Vᵀ the log-likelihood per frame, tr(Fᵀ
+X̄) - log Z(kappa), is largest at G = U, H = V and the kappa with d log Z / d kappa_r = tau_r
+(Khatri & Mardia 1977): a strictly convex problem in p dimensions, solved by Newton's method in log
+kappa."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Posterior predictive frames.
-
-What draws of frames say about directions: caps on the sphere that hold a share of them.
-"""
+"""What draws say: predictive frames, and caps on the sphere that hold a share of a direction."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ constant), w = 1 - u,
 
 by tanh-sinh quadrature, because its parts live on scales from 1/kappa to 1.
 
-Khatri & Mardia's (1977) approximation of Z for large concentrations.
+For large concentrations there is Khatri & Mardia's (1977) approximation,
 
     log Z ≈ sum_i k_i - ½ sum_{i<j} log(k_i + k_j) - ½ (d-p) sum_i log k_i + constant.
 

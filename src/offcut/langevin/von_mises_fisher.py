@@ -12,8 +12,6 @@ drawn is e = 1 - t, which keeps its digits at concentrations of 1e5 and more:
   z = ½ [1 + cos(2 pi V) √(1 - U^(2/(m-2)))].
 
 kappa = 0 is the uniform distribution and needs no special treatment.
-
-Vectors less their projections, and at unit length, for many frames at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From draws to populations: one partition that stands for all draws, and what is in its parts.
 
-Populations that new points can belong to: those that a component of some draw stands for.
+New points can belong to those populations that a component of some draw stands for.
 """
 
 from __future__ import annotations

@@ -16,12 +16,10 @@ Wishart; a merge with the inverse, the product being that of the division which 
 counting the empty components afterwards. The number of labels is that of all units of S; no
 parameters appear, because the sweep draws weights and components anew right after.
 
-All units of a sweep, to be looked up by number: places for events first, then rejections.
-
-A unit has features (see ``allocation``) and one label. Where the Dirichlet process is on the
-weights in the window, the rejections of an event are part of it and ``own`` holds the sums; then
-there are no units but events.
-"""
+All units of a sweep are looked up by number, places for events first, then rejections. A unit has
+features (see ``allocation``) and one label. Where the Dirichlet process is on the weights in the
+window, the rejections of an event are part of it and ``own`` holds the sums; then there are no
+units but events."""
 
 from __future__ import annotations
 

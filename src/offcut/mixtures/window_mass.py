@@ -7,7 +7,7 @@ coordinates are drawn one after the other within their limits,
     t_i = Phi⁻¹(Phi(a_i) + U_i [Phi(b_i) - Phi(a_i)]),
 
 a smooth integrand, so that a rank-1 lattice in d - 1 dimensions gives many digits also where Z is
-tiny; d = 1 is exact. For any other window see ``importance``. The lattice is shifted at random for
+tiny; d = 1 is exact. For any other window see below. The lattice is shifted at random for
 every draw, so each estimate is unbiased (Cranley & Patterson 1976). The heaviest components get
 many points, the others, which together hold little, a few.
 
@@ -15,15 +15,14 @@ A density divides by Z, so an estimate of 0 must not be used: a mass that the po
 is -inf here, and its component is left out of densities in the window, the others' weights being
 raised to sum to one. How much was left out is recorded with every draw.
 
-The mass of a normal component in a window of which nothing is known but what lies inside.
-
-Z = ∫ a(x) N(x) dx by importance sampling. Where little of the component passes, its own points say
-nothing, so half of the points come from a second normal q that follows the part that does: with
-g = (½ N + ½ q), Z = E_g[a N / g], and no weight N / g exceeds 2 (a defensive mixture, Hesterberg
-1995; Owen & Zhou 2000). q begins with the events, which are inside the window, weighted by N, and
-is fitted in a few rounds to the points that passed, weighted by a N / g to a power at which enough
-of them count (the cross-entropy method with tempering, Rubinstein & Kroese 2004). The last round,
-with lattice points of its own, is the estimate: unbiased, whatever q is.
+Where nothing is known of the window but what lies inside, Z = ∫ a(x) N(x) dx by importance
+sampling. Where little of the component passes, its own points say nothing, so half of the points
+come from a second normal q that follows the part that does: with g = (½ N + ½ q), Z = E_g[a N / g],
+and no weight N / g exceeds 2 (a defensive mixture, Hesterberg 1995; Owen & Zhou 2000). q begins
+with the events, which are inside the window, weighted by N, and is fitted in a few rounds to the
+points that passed, weighted by a N / g to a power at which enough of them count (the cross-entropy
+method with tempering, Rubinstein & Kroese 2004). The last round, with lattice points of its own, is
+the estimate: unbiased, whatever q is.
 
 Everything is in coordinates in which the component is standard normal.
 """

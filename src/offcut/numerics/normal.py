@@ -1,7 +1,8 @@
-"""The base measure of the mixture: where components come from.
+"""Normal algebra: conjugate priors, Wishart matrices, log densities as inner products.
 
-Normal-inverse-Wishart: Sigma ~ IW(nu, Psi), mu | Sigma ~ N(m, Sigma / kappa). Given N points with
-sum s and sum of outer products T it stays one (e.g. Murphy 2007, section 9):
+Normal-inverse-Wishart, where components of a mixture come from: Sigma ~ IW(nu, Psi), mu | Sigma ~
+N(m, Sigma / kappa). Given N points with sum s and sum of outer products T it stays one (e.g. Murphy
+2007, section 9):
 
     kappa' = kappa + N,  nu' = nu + N,  m' = (kappa m + s) / kappa',
     Psi' = Psi + T - s sᵀ/N + kappa N/kappa' (s/N - m)(s/N - m)ᵀ,
@@ -10,19 +11,16 @@ and the points have the marginal density
 
     pi^(-Nd/2) (kappa/kappa')^(d/2) |Psi|^(nu/2) / |Psi'|^(nu'/2) Gamma_d(nu'/2) / Gamma_d(nu/2).
 
-Wishart matrices by Bartlett's decomposition, given the inverse of their scale.
-
-With Psi = L Lᵀ and A upper triangular, A_ii² ~ chi²(nu - (d - 1 - i)), i = 0, 1, ..., d - 1,
-A_ij ~ N(0, 1) for j > i,
+Wishart matrices come by Bartlett's decomposition, given the inverse of their scale. With Psi = L Lᵀ
+and A upper triangular, A_ii² ~ chi²(nu - (d - 1 - i)), i = 0, 1, ..., d - 1, A_ij ~ N(0, 1) for j >
+i,
 
     Phi = L⁻ᵀ A Aᵀ L⁻¹ ~ Wishart(nu, Psi⁻¹),    Phi⁻¹ = L A⁻ᵀ A⁻¹ Lᵀ ~ InverseWishart(nu, Psi).
 
 (Upper, with the degrees of freedom in reverse, so that L A⁻ᵀ is lower triangular: the Cholesky
 factor of Phi⁻¹, without another decomposition.)
 
-Quadratic features: a normal log density is one inner product.
-
-With P = Sigma⁻¹,
+By quadratic features a normal log density is one inner product. With P = Sigma⁻¹,
 
     log N(x; mu, Sigma) = -½ xᵀPx + (P mu)ᵀx - ½ muᵀP mu + ½ log|P| - (d/2) log 2 pi,
 

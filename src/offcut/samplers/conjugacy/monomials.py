@@ -1,17 +1,14 @@
 """Follow theta through a traced function, entry by entry, as far as it stays a monomial.
 
-Arithmetic follows the rules of ``monomials``. Operations that only move entries about (reshape,
+Arithmetic follows the rules of ``Monomials``. Operations that only move entries about (reshape,
 transpose, slice, ...) are run as they are on coefficients, elements and exponents. What does not
 depend on theta is computed. Everything else makes OTHER.
 
-Arrays whose entries are c x^p: a constant times a power of one entry of theta.
-
-That is all the algebra that conjugate parameters are written in (sqrt(variance), 1 / sqrt(tau),
-variance / k0), so following it is enough to recognise them, and a proof: whatever the rules below
-do not cover is OTHER, and nothing made from OTHER is ever anything else.
-
-The entries of theta, numbered, so that each can be followed through an array program.
-"""
+Entries are c x^p, a constant times a power of one entry of theta; the entries of theta are
+numbered, so that each can be followed through an array program. That is all the algebra that
+conjugate parameters are written in (sqrt(variance), 1 / sqrt(tau), variance / k0), so following it
+is enough to recognise them, and a proof: whatever the rules below do not cover is OTHER, and
+nothing made from OTHER is ever anything else."""
 
 from __future__ import annotations
 

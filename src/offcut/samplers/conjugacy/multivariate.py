@@ -1,6 +1,4 @@
-"""Recognise a multivariate normal whose mean, covariance or both have conjugate priors.
-
-A multivariate normal: mean mu, covariance, or both unknown.
+"""A multivariate normal whose mean mu, covariance or both are unknown and have conjugate priors.
 
 The base has precision matrix s Phi, where Phi is a site or its inverse, Phi ~ Wishart(nu, Psi⁻¹),
 or a known one. Sums run over d = x - c about a fixed centre c: N, S1 = sum d, and

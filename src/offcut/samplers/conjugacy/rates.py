@@ -5,8 +5,6 @@ With r = c phi, where phi is a site or its inverse,
     phi ~ Gamma(a, b),    phi | X, Y ~ Gamma(a + sum s, b + c sum t).
 
 The precision of a normal with known mean is such a rate, with s = 1/2 and t = (x - mean)² / 2.
-
-Bases with a rate: each point multiplies the likelihood by r^s exp(-r t).
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Read a model: the family of its base and of each prior, with their parameters as monomials.
 
-Whether filter and measurement error use theta, judged by what they compute, not by values.
-
-A second opinion on what ``interpret`` found: the same function with numbers for theta.
-
-The rules are exact as long as JAX's operations mean what they meant when the rules were written.
-"""
+Whether filter and measurement error use theta is judged by what they compute, not by values. There
+is a second opinion on what was found, the same function with numbers for theta: the rules are exact
+as long as JAX's operations mean what they meant when the rules were written."""
 
 from __future__ import annotations
 
