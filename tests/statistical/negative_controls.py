@@ -115,7 +115,7 @@ class RefreshedEstimate(PseudoMarginalSampler):
 class IndicatorFromEstimate(PseudoMarginalSampler):
     """The budget is judged by the run that gives the estimate: the target changes."""
 
-    def log_ratio(self, key, theta, new_theta, state, stage, data):
+    def log_ratio(self, key, theta, new_theta, log_f, state, stage, data):
         wanted, n = state.log_estimate[1], self.layout.n
         run = run_shared(
             self.model,
@@ -129,12 +129,7 @@ class IndicatorFromEstimate(PseudoMarginalSampler):
         )
         r, k = wanted, run.rejected.count.astype(float)
         log_new = gammaln(r + n + k) - gammaln(r + n) - gammaln(r + k) + gammaln(r)
-        ratio = (
-            self._log_f(new_theta, data.points, data.covariates)
-            - self._log_f(theta, data.points, data.covariates)
-            + log_new
-            - state.log_estimate[0]
-        )
+        ratio = log_f[1] - log_f[0] + log_new - state.log_estimate[0]
         estimate = jnp.stack([log_new, wanted])
         sound = Sound(jnp.array(True), jnp.array(True))
         return ratio, estimate, run.rejected.count, run.worst, jnp.array(False), sound

@@ -128,10 +128,17 @@ class WalkSampler(ModelSampler):
         return jnp.zeros(())
 
     def log_ratio(
-        self, key: jax.Array, theta: Theta, new_theta: Theta, state: State, stage: Stage, data: Any
+        self,
+        key: jax.Array,
+        theta: Theta,
+        new_theta: Theta,
+        log_f: tuple[jax.Array, jax.Array],
+        state: State,
+        stage: Stage,
+        data: Any,
     ) -> tuple:
         """Log acceptance ratio without the prior, new estimate, |Y'|, worst log a, whether
-        patience ran out, and what is sound.
+        patience ran out, and what is sound. ``log_f`` is that of the data, at theta and at theta'.
         """
         raise NotImplementedError
 
@@ -151,8 +158,12 @@ class WalkSampler(ModelSampler):
         position = walk(key_walk, state.position, state.tuning)
         theta = prior.constrain(state.position, state.exact)
         new_theta = prior.constrain(position, state.exact)
+        log_f = (
+            self._log_f(theta, data.points, data.covariates),
+            self._log_f(new_theta, data.points, data.covariates),
+        )
         ratio, estimate, rejected, worst, full, sound = self.log_ratio(
-            key_simulate, theta, new_theta, state, stage, data
+            key_simulate, theta, new_theta, log_f, state, stage, data
         )
         log_prior = prior.log_density(position, state.exact)
         log_prior_here = prior.log_density(state.position, state.exact)
@@ -171,9 +182,8 @@ class WalkSampler(ModelSampler):
             target = self.kernel.target_acceptance
             # A refusal by the budget says nothing about the scale where no step is small enough;
             # but far out, where data and prior alone would refuse, it is the step's own fault.
-            unfiltered = self._log_f(new_theta, data.points, data.covariates)
-            unfiltered -= self._log_f(theta, data.points, data.covariates)
-            likely = jnp.exp(jnp.minimum(unfiltered + log_prior - log_prior_here, 0.0))
+            unfiltered = log_f[1] - log_f[0] + log_prior - log_prior_here
+            likely = jnp.exp(jnp.minimum(unfiltered, 0.0))
             told = jnp.where(over, jnp.where(likely < target, likely, jnp.nan), rate)
             tuning = tuned(state.tuning, stage, new.position, told, target, self.smallest_scale)
             new = new._replace(tuning=tuning)
@@ -235,7 +245,14 @@ class ExchangeSampler(WalkSampler):
     """Swap the parameters of data and pseudo-data."""
 
     def log_ratio(
-        self, key: jax.Array, theta: Theta, new_theta: Theta, state: State, stage: Stage, data: Any
+        self,
+        key: jax.Array,
+        theta: Theta,
+        new_theta: Theta,
+        log_f: tuple[jax.Array, jax.Array],
+        state: State,
+        stage: Stage,
+        data: Any,
     ) -> tuple:
         """Ratio of f over data and pseudo-data, swapped."""
         run = run_algorithm_1(
@@ -253,14 +270,9 @@ class ExchangeSampler(WalkSampler):
         # A run cut short by the budget leaves rows of zeros; the data stand in, it is refused.
         complete = run.accepted >= self.layout.n
         pseudo = jax.tree.map(lambda a, b: jnp.where(complete, a, b), pseudo, data.points)
-        here = self._log_f(theta, data.points, data.covariates)
+        here, there = log_f
         own = self._log_f(new_theta, pseudo, data.covariates)
-        ratio = (
-            self._log_f(new_theta, data.points, data.covariates)
-            - here
-            + self._log_f(theta, pseudo, data.covariates)
-            - own
-        )
+        ratio = there - here + self._log_f(theta, pseudo, data.covariates) - own
         # Data have a density where the chain stands, and pseudo-data at the theta that they come
         # from, unless numbers overflowed.
         sound = Sound(jnp.isfinite(here), jnp.isfinite(own) | ~complete)
@@ -375,7 +387,14 @@ class PseudoMarginalSampler(WalkSampler):
         return jnp.sum(jnp.log1p(failures / r)), worst
 
     def log_ratio(
-        self, key: jax.Array, theta: Theta, new_theta: Theta, state: State, stage: Stage, data: Any
+        self,
+        key: jax.Array,
+        theta: Theta,
+        new_theta: Theta,
+        log_f: tuple[jax.Array, jax.Array],
+        state: State,
+        stage: Stage,
+        data: Any,
     ) -> tuple:
         """Ratio of the estimated likelihoods; -inf where the budget refuses."""
         key_estimate, key_budget = jax.random.split(key)
@@ -398,8 +417,8 @@ class PseudoMarginalSampler(WalkSampler):
             lambda: (jnp.array(-jnp.inf), independent.worst),
             lambda: self._estimate(key_estimate, new_theta, wanted.astype(jnp.int32), data),
         )
-        here = self._log_f(theta, data.points, data.covariates)
-        ratio = self._log_f(new_theta, data.points, data.covariates) - here + log_new - log_old
+        here, there = log_f
+        ratio = there - here + log_new - log_old
         estimate = jnp.stack([log_new, wanted])
         # Of fresh proposals only the number counts: they may overflow.
         sound = Sound(jnp.isfinite(here + log_old), jnp.array(True))
