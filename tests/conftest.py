@@ -20,12 +20,17 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jaxtyping import install_import_hook
 
-import kill_me
-import offcut
-from kill_me import arrays_of
-from offcut.checks.unvisited import not_looked
-from offcut.programs import cache as programs
+#: Rooms whose annotations are checked in every call of these tests, shapes included.
+CHECKED = ("offcut.numerics.types",)
+install_import_hook(list(CHECKED), "beartype.beartype")  # before anything of ours is imported
+
+import kill_me  # noqa: E402
+import offcut  # noqa: E402
+from kill_me import arrays_of  # noqa: E402
+from offcut.checks.unvisited import not_looked  # noqa: E402
+from offcut.programs import cache as programs  # noqa: E402
 
 TESTS = Path(__file__).parent
 #: For workers of pytest-xdist and for children, who inherit the environment.
