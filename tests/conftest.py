@@ -23,7 +23,9 @@ import pytest
 from jaxtyping import install_import_hook
 
 #: Rooms whose annotations are checked in every call of these tests, shapes included.
-CHECKED = ("offcut.numerics.types",)
+CHECKED = (
+    "offcut.numerics.types",
+)  # fmt: skip
 install_import_hook(list(CHECKED), "beartype.beartype")  # before anything of ours is imported
 
 import kill_me  # noqa: E402

@@ -2,18 +2,24 @@
 
 python tests/digests.py              print them (some minutes) and compare with digests.txt
 python tests/digests.py NAME ...     only those runs
+python tests/digests.py --base REV   compare with what commit REV prints on this machine
 python tests/digests.py --write      replace digests.txt: the changelog says why
 
 One line for each run: the first 16 digits of SHA-256 over every variable of ``posterior`` and
-``sample_stats``, by name, dtype, shape and bytes. Digests are those of one machine and of the
-versions in constraints.txt (another processor may fuse a sum in another way), so the file is
-compared by hand before and after a change, and is no test.
+``sample_stats``, by name, dtype, shape and bytes. Digests are those of one kind of processor and of
+the versions in constraints.txt (another processor multiplies matrices in another order: what goes
+through linear algebra then differs in its last bits, and everything after it), so the file is no
+test. ``--base`` runs that commit's own copy of this script, with the packages installed here, in a
+worktree that is removed afterwards; that comparison holds on any machine.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -147,13 +153,43 @@ def digest(tree: Any) -> str:
     return whole.hexdigest()[:16]
 
 
+def parsed(text: str) -> dict[str, str]:
+    """Digests by name, of lines as ``main`` prints them."""
+    lines = [line.split("   was ")[0].split("  ", 1) for line in text.splitlines()]
+    return {line[1]: line[0] for line in lines if len(line) == 2}
+
+
+def printed_by(revision: str, names: list[str]) -> dict[str, str]:
+    """The digests of another commit, on this machine."""
+    root = Path(__file__).parent.parent
+    with tempfile.TemporaryDirectory() as directory:
+        tree = Path(directory, "tree")
+        subprocess.run(
+            ["git", "worktree", "add", "--detach", str(tree), revision],
+            cwd=root, check=True, capture_output=True,
+        )  # fmt: skip
+        try:
+            run = subprocess.run(
+                [sys.executable, "tests/digests.py", *names],
+                cwd=tree,
+                env=os.environ | {"PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree / 'tests'}"},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=root)
+    return parsed(run.stdout)
+
+
 def main(arguments: list[str]) -> int:
     write = "--write" in arguments
     wanted = [name for name in arguments if name != "--write"]
+    known = parsed(COMMITTED.read_text()) if COMMITTED.exists() else {}
+    if "--base" in wanted:
+        place = wanted.index("--base")
+        revision, wanted = wanted[place + 1], wanted[:place] + wanted[place + 2 :]
+        known = printed_by(revision, wanted)
     every = runs()
-    known = {}
-    if COMMITTED.exists():
-        known = dict(line.split("  ", 1)[::-1] for line in COMMITTED.read_text().splitlines())
     found, differ = {}, 0
     warnings.simplefilter("ignore")
     for name in wanted or every:
@@ -164,7 +200,7 @@ def main(arguments: list[str]) -> int:
     if write:
         COMMITTED.write_text("".join(f"{v}  {k}\n" for k, v in (known | found).items()))
     elif not differ:
-        print(f"all {len(found)} as committed")
+        print(f"all {len(found)} as before")
     return int(differ > 0)
 
 
