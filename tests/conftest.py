@@ -74,7 +74,7 @@ def no_looks(request: pytest.FixtureRequest) -> Any:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("offcut.checks.prior_rates.LONG_RUN", np.inf)
+        patch.setattr("offcut.checks.before.LONG_RUN", np.inf)
         patch.setattr(
             "offcut.checks.unvisited.look_beyond", lambda *_: not_looked("not in these tests")
         )

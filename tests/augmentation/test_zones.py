@@ -13,9 +13,9 @@ import xarray as xr
 import offcut
 from offcut.augmentation.hidden import find_clamped
 from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
-from offcut.checks.pile_ups import pile_ups
+from offcut.checks.before import pile_ups
 from offcut.errors import DataError, ModelError, StartError
-from offcut.result.advice import _undrawn
+from offcut.result.summary import _undrawn
 from offcut.samplers.choice import observe
 
 

@@ -36,8 +36,8 @@ from offcut.kernels.tuning import warmup_schedule
 from offcut.numerics.ess import effective_size
 from offcut.programs.cache import blocks_of
 from offcut.programs.precision import in_float64
-from offcut.result.advice import R_HAT_LIMIT
 from offcut.result.diagnostics import MOST_PARAMETERS, r_hat
+from offcut.result.summary import R_HAT_LIMIT
 from offcut.samplers.choice import prepare
 
 #: Draws of the run that compiles.

@@ -2,7 +2,8 @@
 
 A prior that looks harmless may say that next to nothing passes. Sweeps then take long and mix
 slowly, and the posterior has a tail that no run will see the end of. That can be known before:
-acceptance rates at draws from the prior are counted, and a long run is preceded by a warning.
+acceptance rates at draws from the prior are counted, here at length and before a long run in short
+(``before.py``).
 """
 
 from __future__ import annotations
@@ -14,11 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from offcut.augmentation.acceptance import no_worst, refuse_broken, update_worst
-from offcut.base import Doubt, Prepared
-from offcut.driver.budget import warmup_budget
 from offcut.errors import ModelError, SettingsError
 from offcut.models.data import (
-    Observed,
     as_arrays,
     as_covariates,
     count_rows,
@@ -36,10 +34,6 @@ BLOCK, BLOCK_NUMBERS = 512, 2**22
 ENOUGH = 100
 #: Below this rejections outnumber observations a hundred to one.
 FEW = 1e-2
-#: What a look before every run may cost.
-QUICK_DRAWS, QUICK_PROPOSALS = 100, 2048
-#: Sweeps of all chains from which on that look is worth its second.
-LONG_RUN = 4000
 
 
 class Counts(NamedTuple):
@@ -53,42 +47,6 @@ class Counts(NamedTuple):
     def rates(self) -> np.ndarray:
         """Accepted over proposed; 3 over proposed (a 95% limit) where none was accepted."""
         return np.where(self.accepted > 0, self.accepted, 3.0) / self.proposed
-
-
-def prior_doubts(model: RejectionModel, prepared: Prepared, sweeps: int) -> list[Doubt]:
-    """What speaks against a long run, by the prior; said once for each model."""
-    if not prepared.sampler.draws_rejections or sweeps < LONG_RUN:
-        return []
-    name = ("warning before", prepared.n)
-    if name in model.programs:
-        return []
-    said = model.programs[name] = warning_before(model, prepared.arrays, prepared.n)
-    return [] if said is None else [Doubt("prior", said)]
-
-
-def warning_before(model: RejectionModel, arrays: Observed, n: int) -> str | None:
-    """A warning where most of the prior lets less than 1% pass; call it in float64.
-
-    Quick enough for every run: a hundred draws of theta with at most two thousand proposals each.
-    """
-    trees = jax.tree.map(lambda a: a[:n], arrays.covariates)
-    counts = count_accepted(model, from_seed(0), trees, QUICK_DRAWS, QUICK_PROPOSALS)
-    share = float(np.mean(counts.rates < FEW))
-    if share <= 0.5:
-        return None
-    middle = int(np.argsort(counts.rates)[len(counts.rates) // 2])
-    rate, unseen = float(counts.rates[middle]), counts.accepted[middle] == 0
-    needed = n * (1 / rate - 1)
-    room = warmup_budget("auto", n) or 0
-    about = "more than" if unseen else "about"
-    much = f", more than the {room:,} that warm-up has room for" if needed > room else ""
-    return (
-        f"By the prior next to nothing passes the filter: at {share:.0%} of its draws less than 1 "
-        f"proposal in 100, in the median {'less than ' if unseen else ''}{rate:.2g}. A sweep there "
-        f"needs {about} {needed:,.0f} rejections for {n:,} observations{much}. If the data do not "
-        "lead elsewhere, this run will be slow and mix badly: tighten the prior, or move it to "
-        "where the data can come from; offcut.prior_acceptance(model) shows more."
-    )
 
 
 def count_accepted(

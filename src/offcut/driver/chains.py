@@ -13,9 +13,17 @@ import jax
 import numpy as np
 
 from offcut.base import MOST_REJECTED, Sampler
-from offcut.driver.block import CompiledBlock, longest_block
 from offcut.driver.budget import budget_after_warmup, grown_budget, warmup_budget
-from offcut.driver.chain import BEFORE, DRAW, STATISTIC, Chain, Phase, most_in_memory
+from offcut.driver.chain import (
+    BEFORE,
+    DRAW,
+    STATISTIC,
+    Chain,
+    CompiledBlock,
+    Phase,
+    longest_block,
+    most_in_memory,
+)
 from offcut.driver.checkpoints import Store
 from offcut.driver.machine import one_blas_thread, refuse_more_than_memory
 from offcut.driver.progress import Progress

@@ -30,7 +30,7 @@ from offcut.mixtures.weights import Concentration, Hierarchy, Sticks
 from offcut.mixtures.window import Window
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.rendering import call
-from offcut.numerics.spelling import renamed
+from offcut.numerics.text import renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
 

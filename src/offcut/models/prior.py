@@ -31,7 +31,7 @@ from numpyro.primitives import Messenger
 
 from offcut.errors import ModelError
 from offcut.models.support import in_support
-from offcut.programs.reach import reached
+from offcut.programs.identity import reached
 
 Theta = dict[str, Any]
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)

@@ -10,6 +10,8 @@ a program, or a run, if and only if they compute the same:
 - a function that nobody can call here (arguments unknown) is read: its code, defaults, closure and
   the globals that it names.
 
+The same reading of traced programs tells which outputs of one are computed from which inputs.
+
 Nothing depends on memory addresses or on the process, and nothing is kept: what was edited in place
 is seen the next time.
 """
@@ -26,7 +28,7 @@ import struct
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -62,6 +64,24 @@ def traced(function: Callable[..., Any], *arguments: Any) -> ClosedJaxpr:
     """The program of a function at arguments of which only shape and dtype count."""
     # A new function each time: JAX would not look again at one that it has traced already.
     return jax.make_jaxpr(lambda *values: function(*values))(*arguments)
+
+
+def reached(jaxpr: Any, inputs: Sequence[bool]) -> list[bool]:
+    """Which outputs are computed from the marked inputs; only jit is looked into."""
+    marked = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
+
+    def is_marked(atom: Any) -> bool:
+        return not isinstance(atom, Literal) and atom in marked
+
+    for equation in jaxpr.eqns:
+        marks = [is_marked(atom) for atom in equation.invars]
+        if equation.primitive.name in ("jit", "pjit"):
+            outputs = reached(equation.params["jaxpr"].jaxpr, marks)
+        else:
+            outputs = [any(marks)] * len(equation.outvars)
+        pairs = zip(equation.outvars, outputs, strict=True)
+        marked.update(variable for variable, mark in pairs if mark)
+    return [is_marked(atom) for atom in jaxpr.outvars]
 
 
 def skeleton(*values: Any) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 
 from offcut.base import Sampler, Variable
+from offcut.driver.budget import Certificate
 from offcut.driver.chains import Drawn, Settings
-from offcut.result.certificate import Certificate
 from offcut.result.missing_information import HELPERS, Missing, missing_information
 
 PACKAGES = ("offcut", "jax", "jaxlib", "numpyro", "blackjax", "numpy", "arviz-stats", "xarray")

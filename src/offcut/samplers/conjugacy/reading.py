@@ -18,7 +18,7 @@ from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
 from offcut.models.support import log_prob
 from offcut.numerics.keys import from_seed
-from offcut.programs.reach import reached
+from offcut.programs.identity import reached
 from offcut.samplers.conjugacy.contract import Unmatched
 from offcut.samplers.conjugacy.monomials import (
     CONSTANT,
