@@ -8,10 +8,9 @@ models, and data cannot say which is meant; but a pile can be seen, and asked ab
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
+from jaxtyping import Bool, Float, PyTree
 
 from offcut.base import Doubt, Prepared
 from offcut.checks.prior_rates import FEW, count_accepted
@@ -61,7 +60,7 @@ def _is_hidden(data: Observed, index: int) -> bool:
     return parts is not None and bool(np.asarray(parts.free)[:, index].any())
 
 
-def piles(values: np.ndarray, limits: list[float]) -> list[tuple[float, int]]:
+def piles(values: Float[np.ndarray, " n"], limits: list[float]) -> list[tuple[float, int]]:
     """Extreme values, or limits of the window, that occur far more often than others do.
 
     >>> piles(np.array([0.1, 0.2, 0.3, 1.0, 1.0, 1.0, 1.0]), [])
@@ -93,7 +92,11 @@ def _question(value: float, count: int, n: int, place: str, upper: bool) -> Doub
 
 
 def _at_own_limits(
-    model: RejectionModel, recorded: Any, covariates: tuple, known: np.ndarray, n: int
+    model: RejectionModel,
+    recorded: PyTree,
+    covariates: tuple,
+    known: Bool[np.ndarray, " n"],
+    n: int,
 ) -> list[Doubt]:
     """Observations that equal a covariate: a limit of their own?
 
@@ -101,7 +104,7 @@ def _at_own_limits(
     exit times equals every time that is known, or those that are censored as well.
     """
 
-    def numbers(tree: Any) -> list[np.ndarray]:
+    def numbers(tree: PyTree) -> list[np.ndarray]:
         leaves = [np.asarray(leaf[:n]) for leaf in jax.tree.leaves(tree)]
         return [leaf for leaf in leaves if leaf.ndim == 1 and leaf.dtype.kind == "f"]
 

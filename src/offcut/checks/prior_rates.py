@@ -8,11 +8,13 @@ acceptance rates at draws from the prior are counted, here at length and before 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int, PyTree
 
 from offcut.augmentation.acceptance import no_worst, refuse_broken, update_worst
 from offcut.errors import ModelError, SettingsError
@@ -23,9 +25,11 @@ from offcut.models.data import (
     point_like,
     point_size,
 )
-from offcut.models.rejection import RejectionModel
+from offcut.models.prior import Theta
+from offcut.models.rejection import Proposed, RejectionModel
 from offcut.numerics.keys import from_seed
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray
 from offcut.programs.precision import in_float64
 
 #: Proposals at one draw in one round, and numbers in all proposals of a round, at the most.
@@ -40,8 +44,8 @@ class Counts(NamedTuple):
     """Of each draw of theta: proposals made and accepted."""
 
     theta: dict[str, np.ndarray]
-    accepted: np.ndarray
-    proposed: np.ndarray
+    accepted: Int[np.ndarray, " draws"]
+    proposed: Int[np.ndarray, " draws"]
 
     @property
     def rates(self) -> np.ndarray:
@@ -50,7 +54,7 @@ class Counts(NamedTuple):
 
 
 def count_accepted(
-    model: RejectionModel, key: jax.Array, trees: tuple, draws: int, most: int
+    model: RejectionModel, key: KeyArray, trees: tuple, draws: int, most: int
 ) -> Counts:
     """Propose at draws from the prior until ENOUGH are accepted or ``most`` were proposed.
 
@@ -63,24 +67,24 @@ def count_accepted(
     program = model.compiled(("prior counts", block), _counting(model, like, block))
     theta = draw(jax.random.split(jax.random.fold_in(key, 0), draws))
     accepted, proposed = np.zeros(draws, int), np.zeros(draws, int)
-    pending, turn = np.arange(draws), 1
+    pending, number = np.arange(draws), 1
     while pending.size:
         slots = np.resize(pending, draws)
         at = jax.tree.map(lambda a, slots=slots: a[slots], theta)
-        new, worst = program(jax.random.split(jax.random.fold_in(key, turn), draws), at, trees)
+        new, worst = program(jax.random.split(jax.random.fold_in(key, number), draws), at, trees)
         place = int(np.argmax(np.nan_to_num(np.asarray(worst.log_accept), nan=np.inf)))
         here = jax.tree.map(lambda a, place=place: np.asarray(a[place]), (at, worst))
         refuse_broken(model, *here)
         np.add.at(accepted, slots, np.asarray(new))
         np.add.at(proposed, slots, block)
-        pending, turn = np.flatnonzero((accepted < ENOUGH) & (proposed < most)), turn + 1
+        pending, number = np.flatnonzero((accepted < ENOUGH) & (proposed < most)), number + 1
     return Counts(jax.tree.map(np.asarray, theta), accepted, proposed)
 
 
-def _counting(model: RejectionModel, like: Any, block: int) -> Any:
+def _counting(model: RejectionModel, like: PyTree, block: int) -> Callable[..., tuple]:
     """``f(keys, thetas, covariates)``: acceptances among ``block`` proposals each, the worst."""
 
-    def propose(key: jax.Array, theta: Any, trees: tuple) -> Any:
+    def propose(key: KeyArray, theta: Theta, trees: tuple) -> Proposed:
         if not trees:
             return model.propose_block(key, theta, block)
         key_row, key_point = jax.random.split(key)
@@ -89,7 +93,7 @@ def _counting(model: RejectionModel, like: Any, block: int) -> Any:
         each = jax.vmap(lambda k, *covariate: model.propose_one(k, theta, *covariate))
         return each(jax.random.split(key_point, block), *chosen)
 
-    def count(key: jax.Array, theta: Any, trees: tuple) -> tuple:
+    def count(key: KeyArray, theta: Theta, trees: tuple) -> tuple:
         new = propose(key, theta, trees)
         worst = update_worst(no_worst(like), new.log_accept, new.points)
         return jnp.sum(new.accepted, dtype=jnp.int32), worst
@@ -181,7 +185,7 @@ def _count(number: float) -> str:
 def prior_acceptance(
     model: RejectionModel,
     *,
-    covariates: Any = None,
+    covariates: PyTree = None,
     n: int | None = None,
     draws: int = 200,
     proposals: int = 100_000,

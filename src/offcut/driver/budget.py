@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 from scipy import stats
 
 from offcut.base import MOST_REJECTED
@@ -54,7 +55,7 @@ def warmup_budget(budget: int | str | None, n: int, most: int = MOST_REJECTED) -
 
 
 def budget_after_warmup(
-    rejected: np.ndarray, held: int, n: int, largest: int = MOST_REJECTED
+    rejected: Int[np.ndarray, "chain draw"], held: int, n: int, largest: int = MOST_REJECTED
 ) -> int:
     """Ample room above what the second half of warm-up needed; never below what is held."""
     late = rejected[:, rejected.shape[1] // 2 :]
@@ -62,7 +63,9 @@ def budget_after_warmup(
     return int(max(min(max(4 * most, n, SMALLEST_AUTO_BUDGET), largest), held))
 
 
-def grown_budget(rejected: np.ndarray, budget: int, largest: int = MOST_REJECTED) -> int | None:
+def grown_budget(
+    rejected: Int[np.ndarray, "chain draw"], budget: int, largest: int = MOST_REJECTED
+) -> int | None:
     """A larger budget where draws came near the present one, else None."""
     exceeded = bool(np.any(rejected > budget // 2))
     if exceeded and halving_limit(rejected, budget) > TOLERATED and budget < largest:
@@ -70,7 +73,7 @@ def grown_budget(rejected: np.ndarray, budget: int, largest: int = MOST_REJECTED
     return None
 
 
-def halving_limit(rejected: np.ndarray, budget: int) -> float:
+def halving_limit(rejected: Int[np.ndarray, "chain draw"], budget: int) -> float:
     r"""Upper confidence limit of P(|Y| > B/2), which bounds TV(pi_{B/2}, pi_B).
 
     For b < B, pi_b is pi_B given |Y| <= b, so TV(pi_b, pi_B) <= P_B(|Y| > b). The limit is the

@@ -17,12 +17,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Bool, Int, PyTree
 
 from offcut.augmentation.rejections import settle
 from offcut.base import BROKEN, FULL, MEMORY_LIMIT, MOST_REJECTED, OK, Sampler, Stage
 from offcut.driver.checkpoints import Store
 from offcut.driver.progress import Progress
 from offcut.errors import MemoryLimitError
+from offcut.numerics.types import KeyArray
 
 #: A block is sized to take about this long, so that Ctrl-C and progress are prompt.
 BLOCK_SECONDS = 0.2
@@ -44,15 +46,15 @@ class BlockResult(NamedTuple):
     ``draws`` has one row more, in front: the state from before the block.
     """
 
-    state: Any
-    draws: dict[str, Any]
-    stats: dict[str, Any]
-    done: jax.Array
-    status: jax.Array
-    evidence: Any
+    state: PyTree
+    draws: dict[str, jax.Array]
+    stats: dict[str, jax.Array]
+    done: Int[Array, ""]
+    status: Int[Array, ""]
+    evidence: PyTree
 
 
-def longest_block(sampler: Sampler, state: Any) -> int:
+def longest_block(sampler: Sampler, state: PyTree) -> int:
     """How many steps one call may take, by the size of what each records."""
     row = sum(int(np.prod(a.shape)) * 8 for a in jax.eval_shape(sampler.record, state).values())
     return int(np.clip(BLOCK_BYTES // max(row, 1), 16, LONGEST_BLOCK))
@@ -60,7 +62,7 @@ def longest_block(sampler: Sampler, state: Any) -> int:
 
 @cache
 def compiler_options() -> dict[str, Any]:
-    """What XLA is told on a CPU: its newer fusion emitters stay off.
+    """Options of XLA on a CPU: its newer fusion emitters stay off.
 
     Measured with jaxlib 0.10 on programs of this library: without them compiling takes 15% to 40%
     less time and half the memory, and the programs are as fast. Left out where this version of XLA
@@ -86,7 +88,7 @@ class CompiledBlock:
     def __init__(self, sampler: Sampler, size: int) -> None:
         # The old state is given away: a step never needs both, and buffers may be large.
         self._function = jax.jit(_block_function(sampler, size), donate_argnums=(1,))
-        self._programs: dict[Any, Callable[..., BlockResult]] = {}
+        self._programs: dict[tuple, Callable[..., BlockResult]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -94,7 +96,7 @@ class CompiledBlock:
         """Programs compiled so far."""
         return len(self._programs)
 
-    def __call__(self, *arguments: Any) -> BlockResult:
+    def __call__(self, *arguments: PyTree) -> BlockResult:
         """Run a block, compiling first where these shapes are new."""
         shapes = tuple((np.shape(a), a.dtype) for a in jax.tree.leaves(arguments))
         with self._lock:
@@ -107,17 +109,17 @@ class CompiledBlock:
 
 def _block_function(sampler: Sampler, size: int) -> Callable[..., BlockResult]:
     def run(
-        key: jax.Array,
-        state: Any,
-        first: jax.Array,
-        count: jax.Array,
-        budget: jax.Array,
-        restricted: jax.Array,
-        adapting: jax.Array,
-        schedule: jax.Array,
-        data: Any,
+        key: KeyArray,
+        state: PyTree,
+        first: Int[Array, ""],
+        count: Int[Array, ""],
+        budget: Int[Array, ""],
+        restricted: Bool[Array, ""],
+        adapting: Bool[Array, ""],
+        schedule: Bool[Array, "size 3"],
+        data: PyTree,
     ) -> BlockResult:
-        def one(index: jax.Array, state: Any) -> tuple:
+        def one(index: Int[Array, ""], state: PyTree) -> tuple:
             slow, window_end, last = schedule[index]
             stage = Stage(budget, restricted, adapting, slow, window_end, last)
             new, info = sampler.step(jax.random.fold_in(key, first + index), state, stage, data)
@@ -125,13 +127,13 @@ def _block_function(sampler: Sampler, size: int) -> Callable[..., BlockResult]:
 
         info = jax.eval_shape(one, jnp.int32(0), state)[2]
 
-        def rows(shape: Any) -> jax.Array:
+        def rows(shape: jax.ShapeDtypeStruct) -> jax.Array:
             return jnp.zeros((size, *shape.shape), shape.dtype)
 
         def rows_after(first: jax.Array) -> jax.Array:
             return jnp.zeros((size + 1, *first.shape), first.dtype).at[0].set(first)
 
-        def zeros(shape: Any) -> jax.Array:
+        def zeros(shape: jax.ShapeDtypeStruct) -> jax.Array:
             return jnp.zeros(shape.shape, shape.dtype)
 
         def body(carry: tuple) -> tuple:
@@ -165,7 +167,7 @@ class Phase(NamedTuple):
     number: int
     steps: int
     budget: int | None
-    schedule: np.ndarray | None  # rows of (slow, window_end, last) in warm-up
+    schedule: Bool[np.ndarray, "steps 3"] | None  # rows of (slow, window_end, last) in warm-up
     thin: int = 1  # of so many steps the last is kept
 
     @property
@@ -174,7 +176,7 @@ class Phase(NamedTuple):
         return "warm-up" if self.number == 0 else "sampling"
 
 
-def most_in_memory(sampler: Sampler, state: Any) -> int:
+def most_in_memory(sampler: Sampler, state: PyTree) -> int:
     """How many rejections fit into the sampler, and into the memory that a chain may use."""
     row, most = sampler.row_bytes(state), min(MOST_REJECTED, sampler.limit(state))
     return most if row == 0 else min(most, MEMORY_LIMIT // row)
@@ -187,11 +189,11 @@ class Chain:
         self,
         number: int,
         sampler: Sampler,
-        key: jax.Array,
-        state: Any,
+        key: KeyArray,
+        state: PyTree,
         block: Callable[..., BlockResult],
         block_size: int,
-        data: Any,
+        data: PyTree,
         store: Store | None,
         progress: Progress,
     ) -> None:
@@ -270,7 +272,7 @@ class Chain:
         self._saved, self._last_save = self.done, time.monotonic()
         self._save_cost = self._last_save - started
 
-    def _advance(self, phase: Phase, key: jax.Array, count: int) -> dict[str, np.ndarray] | None:
+    def _advance(self, phase: Phase, key: KeyArray, count: int) -> dict[str, np.ndarray] | None:
         """One compiled call; None where it made no step because the buffer was full."""
         schedule = np.zeros((self._block_size, 3), bool)
         if phase.schedule is not None:

@@ -7,10 +7,11 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Bool, PyTree
 
 from offcut.base import MOST_REJECTED, Sampler
 from offcut.driver.budget import budget_after_warmup, grown_budget, warmup_budget
@@ -66,10 +67,10 @@ class Drawn(NamedTuple):
 
 def run_chains(
     sampler: Sampler,
-    data: Any,
+    data: PyTree,
     n: int,
     settings: Settings,
-    schedule: np.ndarray,
+    schedule: Bool[np.ndarray, "warmup 3"],
     store: Store | None,
     programs: dict,
 ) -> Drawn:
@@ -119,7 +120,7 @@ def run_chains(
 
 def make_chains(
     sampler: Sampler,
-    data: Any,
+    data: PyTree,
     settings: Settings,
     budget: int | None,
     store: Store | None,

@@ -138,7 +138,10 @@ class TruncatedMixture(Model):
         looked_up = names if self.window.by_group else ()
         layout = MixtureLayout.of(n, d, len(names), self.components, looked_up)
         sampler = self._sampler(layout, scalar)
-        shift, scale = x.mean(0), np.sqrt(np.diagonal(base.scale) / max(base.degrees - d - 1, 1.0))
+        shift, scale = (
+            x.mean(0),
+            np.sqrt(np.diagonal(np.asarray(base.scale)) / max(base.degrees - d - 1, 1.0)),
+        )
         padded = np.zeros((d, layout.rows))
         padded[:, :n] = ((x - shift) / scale).T
         groups = np.zeros(layout.rows, np.int32)

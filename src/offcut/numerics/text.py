@@ -8,7 +8,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from offcut.errors import ModelError
 
@@ -56,10 +56,10 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
-def renamed(**names: str) -> Callable[[Function], Function]:
+def renamed(**names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Refuse old names of arguments, and say the new ones.
 
     >>> @renamed(kernel="covariance")
@@ -70,14 +70,14 @@ def renamed(**names: str) -> Callable[[Function], Function]:
     offcut.errors.ModelError: kernel= is called covariance= here: give covariance='matern52'
     """
 
-    def decorate(function: Function) -> Function:
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
         @wraps(function)
-        def call(*arguments: Any, **settings: Any) -> Any:
+        def call(*arguments: object, **settings: object) -> R:
             for old, new in names.items():
                 if old in settings:
                     raise ModelError(f"{old}= is called {new}= here: give {new}={settings[old]!r}")
             return function(*arguments, **settings)
 
-        return call  # type: ignore[return-value]
+        return call
 
     return decorate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import xarray as xr
 
 from offcut.augmentation.impute import LONG_WAIT
 from offcut.base import Doubt
-from offcut.result.diagnostics import Table, parameter_table, rejection_numbers, standing_still
+from offcut.result.diagnostics import Run, Table
 
 MOST_ROWS = 40
 R_HAT_LIMIT = 1.05
@@ -101,12 +101,11 @@ def summary(posterior: xr.DataTree) -> Summary:
     >>> sorted(report.table["loc"])
     ['5%', '95%', 'ess', 'mcse', 'mean', 'missing', 'r_hat', 'sd']
     """
-    table = parameter_table(posterior)
-    doubts = find_doubts(posterior, table)
-    advice = what_may_help(posterior, table, doubts)
-    parts = [_rows(table), _rejections(posterior), _certificate(posterior)]
+    run = Run(posterior)
+    doubts = _doubts(run)
+    parts = [_rows(run.table), _rejections(run), _certificate(run)]
     lines = [line for part in parts if part for line in [*part, ""]][:-1]
-    return Summary(table, "\n".join(lines), doubts, advice)
+    return Summary(run.table, "\n".join(lines), doubts, what_may_help(run, doubts))
 
 
 def _rows(table: Table) -> list[str]:
@@ -130,11 +129,11 @@ def _or_fixed(number: float, form: str) -> str:
     return f"{'-':>{form[0]}}" if np.isnan(number) else f"{number:{form}}"
 
 
-def _rejections(posterior: xr.DataTree) -> list[str]:
-    attrs = posterior.attrs
+def _rejections(run: Run) -> list[str]:
+    attrs = run.attrs
     if not attrs["draws_rejections"]:
-        return [f"Kernel: {attrs['kernel']}.", *_method(attrs), *_frames(posterior)]
-    numbers = rejection_numbers(posterior)
+        return [f"Kernel: {attrs['kernel']}.", *_method(attrs), *_frames(run)]
+    numbers = run.rejections
     return [
         f"Rejected proposals |Y| a sweep: median {numbers['median']:,.0f} (90% from "
         f"{numbers['5%']:,.0f} to {numbers['95%']:,.0f}, most {numbers['most']:,.0f}) beside "
@@ -142,8 +141,8 @@ def _rejections(posterior: xr.DataTree) -> list[str]:
         f"ESS of |Y| {numbers['ess']:,.0f}, R-hat {numbers['r_hat']:.2f}. Kernel: "
         f"{attrs['kernel']}.",
         *_method(attrs),
-        *_frames(posterior),
-        _missing(posterior),
+        *_frames(run),
+        _missing(run),
     ]
 
 
@@ -154,9 +153,9 @@ def _passing(acceptance: float) -> str:
     )
 
 
-def _frames(posterior: xr.DataTree) -> list[str]:
+def _frames(run: Run) -> list[str]:
     """Where exact draws of orientations were out of reach."""
-    stats: Any = posterior["sample_stats"]
+    stats = run.stats
     if "exact_frames" not in stats or bool(stats["exact_frames"].all()):
         return []
     share = 1 - float(stats["exact_frames"].mean())
@@ -166,7 +165,7 @@ def _frames(posterior: xr.DataTree) -> list[str]:
     ]
 
 
-def _method(attrs: Mapping[Any, Any]) -> list[str]:
+def _method(attrs: Mapping[Hashable, Any]) -> list[str]:
     """Which of a model's methods ran, and why, where it has several."""
     return [f"Method: {attrs['method']}{attrs['method_note']}."] if "method" in attrs else []
 
@@ -175,10 +174,10 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.1 else f"{share:.2g}" if share < 1e-3 else f"{share:.1%}"
 
 
-def _missing(posterior: xr.DataTree) -> str:
-    fraction = posterior.attrs.get("missing_information", np.nan)
+def _missing(run: Run) -> str:
+    fraction = run.attrs.get("missing_information", np.nan)
     if np.isnan(fraction):
-        why = posterior.attrs.get("missing_information_note", "")
+        why = run.attrs.get("missing_information_note", "")
         return f"Fraction of missing information: not known ({why or 'not recorded'})."
     digits = 1 if fraction < 0.99 else 2
     sweeps = (1 + fraction) / max(1 - fraction, 1e-9)
@@ -189,12 +188,12 @@ def _missing(posterior: xr.DataTree) -> str:
     )
 
 
-def _certificate(posterior: xr.DataTree) -> list[str]:
-    attrs = posterior.attrs
+def _certificate(run: Run) -> list[str]:
+    attrs = run.attrs
     if not attrs["draws_rejections"]:
         return ["Certificate: this sampler draws no rejections, so nothing was restricted."]
     if attrs["budget"] == "none":
-        return ["Certificate: no budget was set, so nothing was restricted.", *_looked(posterior)]
+        return ["Certificate: no budget was set, so nothing was restricted.", *_looked(run)]
     budget = attrs["budget"]
     lines = [
         f"Certificate: sweeps were limited to {budget:,} rejections. Halving that limit would "
@@ -211,12 +210,12 @@ def _certificate(posterior: xr.DataTree) -> list[str]:
         )
         if attrs["tv_note"]:
             lines.append(f"  {attrs['tv_note']}.")
-    return [*lines, *_looked(posterior)]
+    return [*lines, *_looked(run)]
 
 
-def _looked(posterior: xr.DataTree) -> list[str]:
-    """What was found beyond the run, where somebody looked."""
-    share = posterior.attrs.get("beyond_share", np.nan)
+def _looked(run: Run) -> list[str]:
+    """The share of the posterior beyond the run, where it was estimated."""
+    share = run.attrs.get("beyond_share", np.nan)
     if np.isnan(share):
         return []
     return [
@@ -225,39 +224,42 @@ def _looked(posterior: xr.DataTree) -> list[str]:
     ]
 
 
-def find_doubts(posterior: xr.DataTree, table: Table | None = None) -> list[Doubt]:
-    """Reasons to doubt a finished run, the gravest first; ``table`` where it is there already."""
-    table = parameter_table(posterior) if table is None else table
+def find_doubts(posterior: xr.DataTree) -> list[Doubt]:
+    """Reasons to doubt a finished run, the gravest first."""
+    return _doubts(Run(posterior))
+
+
+def _doubts(run: Run) -> list[Doubt]:
     found = [
-        Doubt("interrupted", _interrupted(posterior)),
-        Doubt("approximate", _approximate(posterior)),
-        Doubt("stood still", _stood_still(posterior)),
-        Doubt("undrawn", _undrawn(posterior)),
-        Doubt("beyond", _beyond(posterior)),
-        Doubt("mixing", _mixing(posterior, table)),
-        Doubt("gave up", _gave_up(posterior)),
-        Doubt("budget", _near_budget(posterior)),
-        Doubt("budget", _over_budget(posterior)),
-        Doubt("divergences", _divergences(posterior)),
+        Doubt("interrupted", _interrupted(run)),
+        Doubt("approximate", _approximate(run)),
+        Doubt("stood still", _stood_still(run)),
+        Doubt("undrawn", _undrawn(run)),
+        Doubt("beyond", _beyond(run)),
+        Doubt("mixing", _mixing(run)),
+        Doubt("gave up", _gave_up(run)),
+        Doubt("budget", _near_budget(run)),
+        Doubt("budget", _over_budget(run)),
+        Doubt("divergences", _divergences(run)),
     ]
     return [doubt for doubt in found if doubt.text]
 
 
-def _interrupted(posterior: xr.DataTree) -> str:
-    if not posterior.attrs["interrupted"]:
+def _interrupted(run: Run) -> str:
+    if not run.attrs["interrupted"]:
         return ""
-    drawn, asked = posterior["posterior"].sizes["draw"], posterior.attrs["draws"]
+    drawn, asked = run.shape[1], run.attrs["draws"]
     return f"The run was interrupted: {drawn} of {asked} draws of each chain are here."
 
 
-def _approximate(posterior: xr.DataTree) -> str:
-    named = posterior.attrs.get("approximation", "")
+def _approximate(run: Run) -> str:
+    named = run.attrs.get("approximation", "")
     return f"Approximate: {named}." if named else ""
 
 
-def _undrawn(posterior: xr.DataTree) -> str:
+def _undrawn(run: Run) -> str:
     """Hidden values that did not change for long in the second half of the draws."""
-    stats: Any = posterior["sample_stats"]
+    stats = run.stats
     if "undrawn" not in stats:
         return ""
     late = stats["undrawn"].values[:, stats.sizes["draw"] // 2 :]
@@ -271,8 +273,8 @@ def _undrawn(posterior: xr.DataTree) -> str:
     )
 
 
-def _beyond(posterior: xr.DataTree) -> str:
-    attrs = posterior.attrs
+def _beyond(run: Run) -> str:
+    attrs = run.attrs
     share, shift = attrs.get("beyond_share", np.nan), attrs.get("beyond_shift", np.nan)
     if not (share > BEYOND_SHARE or shift > BEYOND_SHIFT):
         return ""
@@ -285,12 +287,12 @@ def _beyond(posterior: xr.DataTree) -> str:
     )
 
 
-def _stood_still(posterior: xr.DataTree) -> str:
+def _stood_still(run: Run) -> str:
     """Chains that never moved, all of them or some of their parameters."""
-    stuck = standing_still(posterior)
+    stuck = run.stuck
     if not stuck:
         return ""
-    chains, draws = posterior["sample_stats"]["rejected"].shape
+    chains, draws = run.shape
     by_chains: dict[tuple[int, ...], list[str]] = {}
     for name, where in stuck.items():
         by_chains.setdefault(where, []).append(name)
@@ -299,7 +301,7 @@ def _stood_still(posterior: xr.DataTree) -> str:
         named = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         which = "any chain" if len(where) == chains else _chains(where)
         parts.append(f"{named} never moved in {which}")
-    stats: Any = posterior["sample_stats"]
+    stats = run.stats
     concerned = sorted({chain for where in stuck.values() for chain in where})
     hint = "the kernel refuses every step there"
     if "diverging" in stats and bool(stats["diverging"].values[concerned].all()):
@@ -317,14 +319,14 @@ def _chains(numbers: tuple[int, ...]) -> str:
     return f"chain {listed}" if len(numbers) == 1 else f"chains {listed}"
 
 
-def _mixing(posterior: xr.DataTree, table: Table) -> str:
-    chains, draws = posterior["sample_stats"]["rejected"].shape
-    if draws < ENOUGH_DRAWS or not table:
+def _mixing(run: Run) -> str:
+    chains, draws = run.shape
+    if draws < ENOUGH_DRAWS or not run.table:
         return ""
-    r_hats = {name: row["r_hat"] for name, row in table.items()}
-    sizes = {name: row["ess"] for name, row in table.items()}
-    if posterior.attrs["draws_rejections"]:
-        numbers = rejection_numbers(posterior)
+    r_hats = {name: row["r_hat"] for name, row in run.table.items()}
+    sizes = {name: row["ess"] for name, row in run.table.items()}
+    if run.attrs["draws_rejections"]:
+        numbers = run.rejections
         r_hats["|Y|"], sizes["|Y|"] = numbers["r_hat"], numbers["ess"]
     if chains == 1 and draws < 4 * ENOUGH_DRAWS:
         r_hats = {}
@@ -349,8 +351,8 @@ def _mixing(posterior: xr.DataTree, table: Table) -> str:
     )
 
 
-def _gave_up(posterior: xr.DataTree) -> str:
-    stats: Any = posterior["sample_stats"]
+def _gave_up(run: Run) -> str:
+    stats = run.stats
     if "gave_up" not in stats or not bool(stats["gave_up"].any()):
         return ""
     return (
@@ -360,13 +362,13 @@ def _gave_up(posterior: xr.DataTree) -> str:
     )
 
 
-def _near_budget(posterior: xr.DataTree) -> str:
-    attrs = posterior.attrs
+def _near_budget(run: Run) -> str:
+    attrs = run.attrs
     limit = attrs["tv_halving_limit"]
     if attrs["budget"] == "none" or not limit > TV_LIMIT:
         return ""
     half = attrs["budget"] // 2
-    if bool((posterior["sample_stats"]["rejected"] > half).any()):
+    if bool((run.stats["rejected"] > half).any()):
         return (
             f"The budget may matter: halving it to {half:,} could change the posterior by up "
             f"to {limit:.0%} in total variation. Raise it, or tighten the prior."
@@ -377,8 +379,8 @@ def _near_budget(posterior: xr.DataTree) -> str:
     )
 
 
-def _over_budget(posterior: xr.DataTree) -> str:
-    lower = posterior.attrs["tv_lower"]
+def _over_budget(run: Run) -> str:
+    lower = run.attrs["tv_lower"]
     if not lower > TV_LIMIT:
         return ""
     return (
@@ -388,12 +390,12 @@ def _over_budget(posterior: xr.DataTree) -> str:
     )
 
 
-def _divergences(posterior: xr.DataTree) -> str:
-    stats: Any = posterior["sample_stats"]
+def _divergences(run: Run) -> str:
+    stats = run.stats
     if "diverging" not in stats:
         return ""
     # In a chain that never moved it is not the step size; that is said elsewhere.
-    stuck = {chain for where in standing_still(posterior).values() for chain in where}
+    stuck = {chain for where in run.stuck.values() for chain in where}
     moving = [chain for chain in range(stats["diverging"].shape[0]) if chain not in stuck]
     diverging = int(stats["diverging"].values[moving].sum())
     if diverging <= 0.01 * stats["rejected"].size:
@@ -404,19 +406,19 @@ def _divergences(posterior: xr.DataTree) -> str:
     )
 
 
-def _kernel_is_slow(posterior: xr.DataTree, ess: float) -> bool:
+def _kernel_is_slow(run: Run, ess: float) -> bool:
     """Whether far fewer draws are effective than exact ones given Y would be."""
-    fraction = posterior.attrs.get("missing_information", np.nan)
-    possible = posterior["sample_stats"]["rejected"].size * (1 - fraction) / (1 + fraction)
-    return bool(posterior.attrs.get("fixed_length", 0)) and ess < 0.3 * possible
+    fraction = run.attrs.get("missing_information", np.nan)
+    possible = run.stats["rejected"].size * (1 - fraction) / (1 + fraction)
+    return bool(run.attrs.get("fixed_length", 0)) and ess < 0.3 * possible
 
 
-def what_may_help(posterior: xr.DataTree, table: Table, doubts: list[Doubt]) -> list[str]:
+def what_may_help(run: Run, doubts: list[Doubt]) -> list[str]:
     """What to try, where mixing, the tail or the acceptance rate is the trouble."""
-    attrs = posterior.attrs
+    attrs = run.attrs
     if not attrs["draws_rejections"]:
         return []
-    numbers, kinds = rejection_numbers(posterior), {doubt.kind for doubt in doubts}
+    numbers, kinds = run.rejections, {doubt.kind for doubt in doubts}
     rare = numbers["acceptance"] < LOW_ACCEPTANCE
     slow = "mixing" in kinds and attrs.get("missing_information", 1.0) > 0.5
     if not (rare or slow or "beyond" in kinds):
@@ -433,7 +435,7 @@ def what_may_help(posterior: xr.DataTree, table: Table, doubts: list[Doubt]) -> 
             f"|Y| still grows (its median is {numbers['growth']:.1f} times what it was): the "
             "chains drift into the tail that the prior leaves open."
         )
-    if slow and _kernel_is_slow(posterior, numbers["ess"]):
+    if slow and _kernel_is_slow(run, numbers["ess"]):
         advice.append(
             f"{attrs['kernel']} moves less than the rejections allow; offcut.NUTS() chooses the "
             "length of its moves itself."
@@ -455,7 +457,7 @@ def what_may_help(posterior: xr.DataTree, table: Table, doubts: list[Doubt]) -> 
             "A tighter prior on parameters that the missing part informs most (the column "
             '"missing"), if you know something about them.'
         )
-    if len(table) <= FEW_PARAMETERS and attrs.get("kernel_kind") != "Exchange":
+    if len(run.table) <= FEW_PARAMETERS and attrs.get("kernel_kind") != "Exchange":
         advice.append(
             "kernel=offcut.Exchange(), which holds no rejections and so is not held by them (for "
             "few parameters)."

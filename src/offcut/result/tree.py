@@ -89,7 +89,7 @@ def _dataset(
     leading: tuple[str, ...],
     variables: dict[str, Variable] | None = None,
 ) -> xr.Dataset:
-    """Arrays with named dimensions, and marks for what can be judged and how."""
+    """Arrays with named dimensions, and marks for which diagnostics apply."""
     named: dict[str, Any] = {}
     coords: dict[str, np.ndarray] = {}
     for name, values in arrays.items():
