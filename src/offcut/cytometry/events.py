@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from offcut.cytometry.instrument_window import sided
 from offcut.cytometry.transforms import Identity, Transform
 from offcut.errors import DataError
 from offcut.regions import Box, ByGroup, Region
-from offcut.tables.columns import chosen
+from offcut.tables.columns import Wanted, chosen
 from offcut.tables.spillover import Compensation
+from offcut.tables.windows import sided
 
 #: Events on the lower and on the upper face of a channel's window.
 Faces = Mapping[str, tuple[int, int]]
@@ -115,7 +114,7 @@ class Events:
             return values
         return values @ self.compensation.among(self.channels)
 
-    def select(self, channels: Any) -> Events:
+    def select(self, channels: Wanted) -> Events:
         """The same events in fewer channels, or in another order.
 
         The windows of channels that are left out are forgotten.
@@ -128,7 +127,7 @@ class Events:
         -------
         Events
         """
-        places, names = chosen(channels, [self.channels], ())
+        places, names = chosen(channels, [self.channels])
         transform = self.transform
         if isinstance(transform, tuple):
             transform = tuple(transform[place] for place in places)
