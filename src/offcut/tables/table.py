@@ -34,6 +34,9 @@ class Frame(Protocol):
     iloc: Any
     shape: tuple[int, int]
 
+    def __iter__(self) -> Iterator[Any]: ...
+    def __getitem__(self, name: Any) -> Any: ...
+
 
 @runtime_checkable
 class AnnDataLike(Protocol):
