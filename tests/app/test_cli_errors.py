@@ -125,7 +125,7 @@ def test_bad_fcs_files(folder):
     fcs("t.fcs", np.stack([X, -X], axis=1))
     (folder / "cut.fcs").write_bytes((folder / "t.fcs").read_bytes()[:-40])
     refused(run("fit", "mixture", "cut.fcs"), "cut.fcs cannot be read as FCS", "export it again")
-    refused(run("fit", "mixture", "t.fcs", "--columns", "CD8"), "'CD8'; the channels are FSC, CD4")
+    refused(run("fit", "mixture", "t.fcs", "--columns", "CD8"), "'CD8'; the columns are FSC, CD4")
     refused(
         run("fit", "mixture", "t.fcs"),
         "12 of 12 rows of t.fcs lie outside the window",

@@ -22,8 +22,7 @@ from offcut.langevin.data import TOLERANCE, as_frames
 from offcut.langevin.evaluation import Cap
 from offcut.plots.langevin_models import ORDINALS
 from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot, words
-from offcut.tables.rows import check_groups
-from offcut.tables.table import Table
+from offcut.tables.table import Table, check_groups
 
 
 def prepare(request: Request) -> Task:

@@ -24,8 +24,8 @@ from offcut.cytometry.transforms import Identity
 from offcut.errors import SettingsError
 from offcut.mixtures.populations import Labels, Population
 from offcut.regions import Box, Region
-from offcut.tables.rows import check_groups, combined, meet, settle_outside
-from offcut.tables.table import Table
+from offcut.tables.table import Table, check_groups
+from offcut.tables.windows import combined, meet, settle_outside
 
 
 def prepare(request: Request) -> Task:
@@ -99,8 +99,6 @@ def _events(table: Table, box: Box | None, transform: Any, compensate: bool) -> 
         table,
         transform=transform,
         window=everything if box is None else box,
-        group=None,
-        at_limits="keep",
         compensate=compensate,
     )
 

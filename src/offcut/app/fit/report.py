@@ -72,7 +72,7 @@ def _data(result: Result, section: Section) -> None:
     table = result.fit.table
     facts: list[list[Any]] = [
         ["File", literal(table.path)],
-        ["Rows used", f"{len(table.kept):,} of {table.rows.count:,}"],
+        ["Rows used", f"{len(table.kept):,} of {table.rows_read:,}"],
         ["Columns", literal(", ".join(table.names))],
     ]
     if table.group is not None:

@@ -21,9 +21,9 @@ from offcut.errors import SettingsError
 from offcut.regions import Box
 from offcut.result.diagnostics import Table as Parameters
 from offcut.result.summary import Summary, summary
-from offcut.tables.read import read_table
-from offcut.tables.rows import box_of, check_groups, combined, settle_missing, settle_outside
-from offcut.tables.table import Table
+from offcut.tables.read import COMMAND_LINE, read_table
+from offcut.tables.table import Table, check_groups, settle_missing
+from offcut.tables.windows import box_of, combined, settle_outside
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 def read_rows(request: Request, *, frames: bool = False) -> Table:
     """The file's rows, those with missing values refused or left out."""
     columns = split_columns(request.columns)
-    table = read_table(request.file, columns, request.group, frames=frames)
+    table = read_table(request.file, columns, request.group, interface=COMMAND_LINE, frames=frames)
     return settle_missing(table, request.missing)
 
 
