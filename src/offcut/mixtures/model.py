@@ -13,7 +13,7 @@ import xarray as xr
 from offcut.base import Kernel, Model, Prepared
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.mixtures.data import MixtureData, MixtureLayout, as_events, probes
-from offcut.mixtures.evaluation import density, marginal, predict
+from offcut.mixtures.evaluation import DENSITY_DRAWS, log_density, predict
 from offcut.mixtures.groups import as_names, as_numbers, find_groups, fitted_names, look_up
 from offcut.mixtures.in_window import WindowSampler
 from offcut.mixtures.latent import LatentSampler
@@ -188,7 +188,7 @@ class TruncatedMixture(Model):
         truncated: bool = True,
         *,
         group: Any = None,
-        most: int | None = 1000,
+        most: int | None = DENSITY_DRAWS,
     ) -> np.ndarray:
         """Posterior-mean density at points, or the density of each draw.
 
@@ -207,15 +207,8 @@ class TruncatedMixture(Model):
         most : int or None
             Use at most so many draws, evenly spaced; None for all.
         """
-        return density(
-            posterior,
-            self.window,
-            points,
-            draws=draws,
-            truncated=truncated,
-            group=group,
-            most=most,
-        )
+        found = log_density(posterior, self.window, points, None, draws, truncated, group, most)
+        return np.exp(found)
 
     def marginal(
         self,
@@ -233,16 +226,8 @@ class TruncatedMixture(Model):
         Within the window the others are integrated by a lattice of 16 points in each draw, shifted
         at random, and the 24 heaviest components are used.
         """
-        return marginal(
-            posterior,
-            self.window,
-            points,
-            tuple(channels),
-            draws=draws,
-            truncated=truncated,
-            group=group,
-            most=most,
-        )
+        found = log_density(posterior, self.window, points, channels, draws, truncated, group, most)
+        return np.exp(found)
 
     def labels(
         self,
