@@ -75,9 +75,9 @@ def reproduce(
     command = " ".join([*words, *(["--data DIR"] if data else []), "-o", output.name])
     started = time.monotonic()
     try:
-        with _news(started) as tell:
+        with _news(started) as log:
             page = run(
-                names, full=full, data=data, output=output, jobs=jobs, tell=tell, command=command
+                names, full=full, data=data, output=output, jobs=jobs, log=log, command=command
             )
     except KeyboardInterrupt:
         err().print("Interrupted; what was done is kept. The same command goes on from there.")

@@ -97,11 +97,9 @@ class CurveResult(Result):
 
     @cached_property
     def bands(self) -> dict[str, Bands]:
-        """Pointwise bands, by group."""
         return {k: bands(self.grid, v[None], self.probability) for k, v in self.draws.items()}
 
     def sheets(self) -> dict[str, Sheet]:
-        """Parameters and the curve."""
         head = [*self.names, "mean", "median", "lower", "upper"]
         rows = {
             group: np.column_stack(
@@ -133,11 +131,9 @@ class DensityResult(CurveResult):
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Of groups, the first ones."""
         return list(combinations(self.posteriors, 2))[:MOST_PAIRS]
 
     def headline(self) -> list[str]:
-        """Where the density is highest, and where groups differ."""
         one = len(self.names) == 1
         names = literal(", ".join(self.names))
         sentences = [
@@ -178,7 +174,6 @@ class DensityResult(CurveResult):
         return [f"{places[a]:.3g} to {places[b - 1]:.3g}" for a, b in edges.reshape(-1, 2)]
 
     def sheets(self) -> dict[str, Sheet]:
-        """Differences of groups as well."""
         found = super().sheets()
         if self.pairs:
             head = ["first", "second", *self.names, "mean", "lower", "upper"]
@@ -194,7 +189,6 @@ class DensityResult(CurveResult):
         return found
 
     def write(self, page: Page) -> None:
-        """The density, the groups' differences, and what it stands on."""
         section = page.section("Density", "curve")
         if len(self.names) == 1:
             curve_pictures.density_line(self, section)
@@ -213,7 +207,6 @@ class IntensityResult(CurveResult):
     title, value = "Intensity", "intensity"
 
     def headline(self) -> list[str]:
-        """Where events are most frequent."""
         sentences = []
         for group, band in self.bands.items():
             most = f"Events{of(group)} are most frequent"
@@ -229,7 +222,6 @@ class IntensityResult(CurveResult):
         return sentences
 
     def write(self, page: Page) -> None:
-        """The intensity, and what it stands on."""
         section = page.section("Intensity", "curve")
         if len(self.names) == 1:
             curve_pictures.intensity_line(self, section)

@@ -227,10 +227,6 @@ class Folder(OwnedFolder):
     """Where a fit puts its posterior, tables and report.
 
     Files of an earlier run that is overwritten stay until the new one has drawn.
-
-    Parameters
-    ----------
-    path : Path
     """
 
     def __init__(self, path: Path) -> None:
@@ -327,7 +323,6 @@ class Folder(OwnedFolder):
         self.save()
 
     def note(self, settings: Mapping[str, Any]) -> None:
-        """Write ``settings.json``."""
         self.put(SETTINGS, json.dumps(settings, indent=2, default=str) + "\n")
 
     def known(self) -> dict[str, Any]:
@@ -339,7 +334,6 @@ class Folder(OwnedFolder):
         return self.path / f"posterior{'-' + slug(group) if group else ''}.nc"
 
     def checkpoint(self, group: str) -> Path:
-        """Where a run saves its progress."""
         name = f"{CHECKPOINTS}/{slug(group) or 'run'}"
         self.make_folder(CHECKPOINTS)
         self.checkpoints = sorted({*self.checkpoints, name})
@@ -365,7 +359,6 @@ class Folder(OwnedFolder):
         self.checkpoints.remove(name)
 
     def load_posterior(self, group: str) -> xr.DataTree | None:
-        """Draws that are there already."""
         path = self.posterior_path(group)
         listed = path.name in self.files or not self.has_manifest
         if not path.is_file() or not listed:
@@ -378,11 +371,9 @@ class Folder(OwnedFolder):
             ) from error
 
     def save_table(self, name: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
-        """A CSV file among the tables."""
         return self.put_table(f"{TABLES}/{name}.csv", head, rows)
 
     def save_figure(self, name: str, text: str) -> Path:
-        """A picture of the report."""
         return self.put(f"{FIGURES}/{name}", text)
 
     def finish(self, settings: Mapping[str, Any]) -> None:

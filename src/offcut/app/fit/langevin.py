@@ -136,7 +136,6 @@ class LangevinResult(Result):
 
     @property
     def columns(self) -> list[str]:
-        """Their names."""
         return [
             ORDINALS[j] if j < len(ORDINALS) else f"column {j + 1}" for j in range(self.shape[1])
         ]
@@ -147,7 +146,6 @@ class LangevinResult(Result):
         return kappa.reshape(-1, self.shape[1])
 
     def headline(self) -> list[str]:
-        """Where each column points, and how concentrated it is."""
         return [
             f"The {name}{of(group)} points to **({_entries(mode)})**, known to within "
             f"{mode.degrees:.1f}°; {self.probability:.0%} of new observations fall within "
@@ -164,7 +162,6 @@ class LangevinResult(Result):
         ]
 
     def sheets(self) -> dict[str, Sheet]:
-        """Parameters and caps."""
         head = ["column", "kind", "probability", "degrees"]
         head += [f"centre_{row + 1}" for row in range(self.shape[0])]
         rows = {
@@ -178,7 +175,6 @@ class LangevinResult(Result):
         return {**super().sheets(), "regions": grouped(head, rows)}
 
     def write(self, page: Page) -> None:
-        """Spheres, maps and concentrations, group by group, and the groups together."""
         for group, posterior in self.posteriors.items():
             self._write_one(page.section(f"Directions{of(group)}"), group, posterior)
         if len(self.posteriors) > 1:

@@ -165,7 +165,6 @@ class MixtureResult(Result):
         return shares.reshape(shares.shape[0] * shares.shape[1], -1)
 
     def headline(self) -> list[str]:
-        """How many populations, and how much was lost."""
         notable = [p for p in self.populations if np.max(p.proportion) > NOTABLE]
         sentences = [f"**{plural(len(notable), 'population')}** above 1% of what was recorded."]
         if self.windowed:
@@ -179,7 +178,6 @@ class MixtureResult(Result):
         return sentences
 
     def sheets(self) -> dict[str, Sheet]:
-        """Parameters, populations, labels and, with groups, differences."""
         found = {**super().sheets(), "populations": self._populations(), "labels": self._labels()}
         if self.table.group is not None:
             found["differences"] = self.differences()
@@ -234,7 +232,6 @@ class MixtureResult(Result):
         return head, rows
 
     def write(self, page: Page) -> None:
-        """Pictures and tables."""
         section = page.section("Populations", "found")
         if len(self.names) == 1:
             self._draw_line(section)
@@ -292,7 +289,6 @@ class MixtureResult(Result):
         )
 
     def write_trust(self, section: Section) -> None:
-        """How many proposals were rejected, where any were."""
         if self.posterior.attrs["draws_rejections"]:
             section.figure(
                 plots.rejections(self.posterior),

@@ -254,7 +254,6 @@ class Recipe:
     examples: tuple[str, ...] = ()
 
     def prepared(self, request: Request) -> Task:
-        """The model and the data of a request."""
         return resolve_name(self.prepare)(request)
 
 

@@ -51,31 +51,12 @@ def fit(
     on_doubt: Callable[[str], None] = lambda text: None,
     on_group: Callable[[str], None] = lambda name: None,
 ) -> Outcome:
-    """Read a file, sample, and write posterior, tables and report.
+    """Read a file, sample, and write posterior, tables and report into a directory.
 
-    Parameters
-    ----------
-    request : Request
-    output : Path
-        A directory.
-    resume, overwrite : bool
-        What to do where the directory holds a run.
-    progress : bool
-        Show the bar of ``offcut.sample``.
-    command : str
-        For the report.
-    on_read, on_doubt, on_group : callable
-        Called with the data when they are read, with each doubt about them, and with the name of
-        each group before it is sampled.
-
-    Returns
-    -------
-    Outcome
-
-    Raises
-    ------
-    InterruptedFitError
-        After Ctrl-C; ``resume=True`` goes on.
+    ``resume`` and ``overwrite`` say what to do where it holds a run; ``command`` is for the report.
+    ``on_read`` is called with the data when they are read, ``on_doubt`` with each doubt about them,
+    and ``on_group`` with the name of each group before it is sampled. After Ctrl-C there is an
+    ``InterruptedFitError``, and ``resume=True`` goes on.
     """
     from offcut.result.tree import versions
 
@@ -191,16 +172,7 @@ def check_names(task: Task) -> None:
 def write_report(result: Result, folder: Folder) -> Path:
     """One HTML file with the answer, pictures, tables, and how far to trust it.
 
-    Parameters
-    ----------
-    result : Result
-    folder : Folder
-        Gets the page, and its pictures as files as well.
-
-    Returns
-    -------
-    Path
-        Of the page.
+    The folder gets the page, and its pictures as files as well.
     """
     import matplotlib
 

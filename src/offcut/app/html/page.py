@@ -146,7 +146,6 @@ class Section:
         self._add("summaries", found=summaries)
 
     def machine(self) -> None:
-        """The machine and the versions, as a table."""
         self.table(["", ""], runs.machine(), "Where this page was made")
 
 
@@ -204,7 +203,6 @@ class Page:
             self.figures(name, text)
 
     def html(self) -> str:
-        """The whole document."""
         here = files("offcut.app.html")
         style, script = ((here / name).read_text("utf-8") for name in ("page.css", "page.js"))
         return TEMPLATES.get_template("page.html").render(page=self, style=style, script=script)

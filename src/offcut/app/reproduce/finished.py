@@ -53,7 +53,7 @@ class RunStore:
     folder : Path
         Gets a folder for each run: ``posterior.nc``, ``facts.json``, and while it is under way
         ``checkpoint``.
-    tell : callable
+    log : callable
         Called with a line of text when something begins or ends.
     progress : bool
         Whether runs show their bars on a terminal.
@@ -64,8 +64,8 @@ class RunStore:
         Names of what was found finished.
     """
 
-    def __init__(self, folder: Path, tell: Callable[[str], None], progress: bool = True) -> None:
-        self.folder, self.tell, self.progress = folder, tell, progress
+    def __init__(self, folder: Path, log: Callable[[str], None], progress: bool = True) -> None:
+        self.folder, self.log, self.progress = folder, log, progress
         self.again: list[str] = []
 
     def sample(
@@ -94,7 +94,7 @@ class RunStore:
         if facts is not None and posterior is not None:
             self._found(name)
             return FinishedRun(posterior, facts["seconds"], facts["cpu"])
-        self.tell(
+        self.log(
             f"{name}: {length.chains} chains of {length.draws * length.thin:,} sweeps after "
             f"{length.warmup:,} ..."
         )
@@ -110,7 +110,7 @@ class RunStore:
         save_netcdf(posterior, file)
         _keep(home, made_of, {"seconds": clock.seconds, "cpu": clock.cpu})
         clock.forget()
-        self.tell(f"{name}: done in {clock.seconds:.0f} s")
+        self.log(f"{name}: done in {clock.seconds:.0f} s")
         return FinishedRun(posterior, clock.seconds, clock.cpu)
 
     def _stored(self, file: Path) -> xr.DataTree | None:
@@ -118,7 +118,7 @@ class RunStore:
         try:
             return load_netcdf(file) if file.is_file() else None
         except Exception as error:  # a damaged file can fail at any byte
-            self.tell(f"{file} cannot be read ({error}); it is made again")
+            self.log(f"{file} cannot be read ({error}); it is made again")
             return None
 
     def measure(self, name: str, made_of: dict[str, object], compute: Callable[[], Found]) -> Found:
@@ -129,16 +129,16 @@ class RunStore:
         if facts is not None:
             self._found(name)
             return facts["found"]
-        self.tell(f"{name} ...")
+        self.log(f"{name} ...")
         started = time.perf_counter()
         found = compute()
         _keep(made(home), made_of, {"found": found})
-        self.tell(f"{name}: done in {time.perf_counter() - started:.0f} s")
+        self.log(f"{name}: done in {time.perf_counter() - started:.0f} s")
         return found
 
     def _found(self, name: str) -> None:
         self.again.append(name)
-        self.tell(f"{name}: finished before")
+        self.log(f"{name}: finished before")
 
 
 class _Clock:
@@ -166,7 +166,6 @@ class _Clock:
             write(self._file, json.dumps([self.seconds, self.cpu]))
 
     def forget(self) -> None:
-        """The run is finished."""
         forget(self.checkpoint)
         self._file.unlink(missing_ok=True)
 

@@ -50,7 +50,7 @@ GRACE = 60.0
 #: Lines that are shown of an unexpected error in a part.
 LAST_LINES = 12
 #: Called with a part's name and a line of text as work goes on.
-Tell = Callable[[str, str], None]
+Log = Callable[[str, str], None]
 
 
 def reproduce(
@@ -60,7 +60,7 @@ def reproduce(
     data: Path | str | None = None,
     output: Path | str = "results",
     jobs: int = 2,
-    tell: Tell = lambda part, line: None,
+    log: Log = lambda part, line: None,
     command: str = "",
 ) -> Path:
     """Run parts of the paper and write ``index.html``.
@@ -72,7 +72,7 @@ def reproduce(
     Parameters
     ----------
     parts : sequence of str
-        Of "gvhd", "vcg", "samplers", "approximate" and "parkinsons"; by default all.
+        Of ``PARTS``; by default all.
     full : bool
         The paper's numbers of iterations, instead of what fits into minutes.
     data : path, optional
@@ -81,15 +81,10 @@ def reproduce(
         Gets ``index.html``, ``figures`` and ``runs``.
     jobs : int
         Parts that run at once.
-    tell : callable
+    log : callable
         Called with a part's name and a line of text as work goes on.
     command : str
         How this was asked for, for the page.
-
-    Returns
-    -------
-    Path
-        Of the page.
     """
     unknown = [part for part in parts if part not in PARTS]
     if unknown or not parts:
@@ -104,10 +99,10 @@ def reproduce(
     data = None if data is None else _checked(Path(data).resolve(), parts)
     started = time.time()
     made(output)
-    run_all([part for part in parts if part not in ALONE], plan, data, output, jobs, tell)
-    run_all([part for part in parts if part in ALONE], plan, data, output, 1, tell)
+    run_all([part for part in parts if part not in ALONE], plan, data, output, jobs, log)
+    run_all([part for part in parts if part in ALONE], plan, data, output, 1, log)
     page = write_page(parts, plan, data, output, started, command)
-    tell("page", f"{page} is written")
+    log("page", f"{page} is written")
     return page
 
 
@@ -154,7 +149,7 @@ class PartError(OffcutError, RuntimeError):
 
 
 def run_all(
-    parts: Iterable[str], plan: Plan, data: Path | None, output: Path, jobs: int, tell: Tell
+    parts: Iterable[str], plan: Plan, data: Path | None, output: Path, jobs: int, log: Log
 ) -> None:
     """Run parts, at most ``jobs`` at once; the first error stops the others."""
     waiting = list(parts)
@@ -183,7 +178,7 @@ def run_all(
                     continue
                 if isinstance(message, BaseException):
                     raise message
-                tell(part, message)
+                log(part, message)
     except BaseException:
         _stop([process for _, process in running.values() if process.pid is not None])
         raise
@@ -191,15 +186,16 @@ def run_all(
 
 def run_part(pipe: Connection, part: str, plan: Plan, data: Path | None, output: Path) -> None:
     """A process: runs go to OUTPUT/runs/PLAN, what the page shows of them to PART.json there."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as kind as Ctrl-C
     if hasattr(os, "setsid"):
         os.setsid()  # Ctrl-C reaches it once, through _stop
-    folder, module = output / "runs" / plan.name, module_of(part)
+    folder = output / "runs" / plan.name
     store = RunStore(folder, pipe.send, progress=False)
     try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        module = module_of(part)
         found = module.run(store, plan, data)
         pipe.send("pictures and tables ...")
         page = Page(part, figures=output / "figures")

@@ -39,21 +39,10 @@ def modes(log_density: np.ndarray, least: float = 0.2) -> list[tuple[tuple[int, 
 
     A peak's prominence is how far one must go down (in log density) on the best way from it to
     a higher one; of the highest peak it is infinite. Found by flooding from above: cells in falling
-    order, each joined to the basins beside it.
+    order, each joined to the basins beside it. The density is on a grid of one or two dimensions,
+    -inf where there is nothing; ``least`` is the smallest prominence of the (index, prominence)
+    returned.
 
-    Parameters
-    ----------
-    log_density : array
-        On a grid of one or two dimensions; -inf where there is nothing.
-    least : float
-        Smallest prominence.
-
-    Returns
-    -------
-    list of (index, prominence)
-
-    Examples
-    --------
     >>> [(at, round(high, 1)) for at, high in modes(np.array([0.0, 2.0, 1.0, 3.0, 0.0]))]
     [((3,), inf), ((1,), 1.0)]
     """

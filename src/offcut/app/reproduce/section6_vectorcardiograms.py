@@ -54,7 +54,6 @@ class Frames(NamedTuple):
 
     @property
     def simulated(self) -> bool:
-        """Whether it stands in for data."""
         return self.name == "simulated"
 
 
