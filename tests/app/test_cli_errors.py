@@ -215,6 +215,15 @@ def test_bad_options(folder, options, says):
     refused(run("fit", "density", table(), *options), says)
 
 
+def test_options_that_have_another_name_now(folder):
+    kernel = ["--kernel", "matern52"]
+    refused(run("fit", "density", table(), *kernel), "--kernel", "chosen with --covariance")
+    refused(run("compare", "density", table(), *kernel), "chosen with --covariance")
+    refused(run("fit", "langevin", table(), *kernel), "how concentrations move", "--method")
+    refused(run("fit", "mixture", table(), "--prior", "window"), "chosen with --weights")
+    assert "--kernel" not in run("fit", "density", "--help").stdout
+
+
 def test_a_region_that_would_bend(folder):
     refused(
         run("fit", "mixture", table(), "--region", "Ball(1, 9)", "--transform", "asinh:1"),
