@@ -232,7 +232,8 @@ def test_the_joint_as_printed_in_section_5_2_is_caught(monkeypatch):
 
     def printed(layout, kappa, n, along, held):
         missing = sum(
-            jnp.sum(held.rejected.count[j:]) * log_h(layout.d - j, kappa[j]) for j in range(layout.p)
+            jnp.sum(held.rejected.count[j:]) * log_h(layout.d - j, kappa[j])
+            for j in range(layout.p)
         )
         return right(layout, kappa, n, along, held) + missing
 

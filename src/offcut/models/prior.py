@@ -33,7 +33,7 @@ from offcut.errors import ModelError
 from offcut.models.support import in_support
 from offcut.programs.identity import reached
 
-Theta = dict[str, Any]
+Theta = dict[str, jax.Array]
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 #: NumPyro keeps its handlers in one list for the whole process, so only one thread may run a prior
 #: at a time. That happens while tracing, never in compiled code.

@@ -204,7 +204,8 @@ def plural(count: int, one: str) -> str:
 def read_rows(request: Request, *, frames: bool = False) -> Table:
     """The file's rows, those with missing values refused or left out."""
     rows = request.rows
-    table = read_table(request.file, split_columns(rows.columns), rows.group, interface=COMMAND_LINE, frames=frames)
+    columns = split_columns(rows.columns)
+    table = read_table(request.file, columns, rows.group, interface=COMMAND_LINE, frames=frames)
     return settle_missing(table, rows.missing)
 
 
