@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offcut.augmentation.first_values import refuse_outside_support, with_possible_values
+from offcut.augmentation.first_values import with_possible_values
 from offcut.augmentation.hidden import hide
 from offcut.augmentation.rejections import Layout
 from offcut.base import Kernel, Model, Prepared, Sampler
@@ -37,6 +37,7 @@ from offcut.models.data import (
     point_like,
     point_size,
     recorded_like,
+    refuse_outside_support,
 )
 from offcut.models.recording import refuse_vague_zones
 from offcut.models.rejection import RejectionModel

@@ -110,7 +110,7 @@ class ConjugateSampler(AugmentedSampler):
 
     def _true(self, points: Any) -> Any:
         """What the base has drawn: true values where there is measurement error."""
-        return self.model.source.true(points)
+        return self.model.source.true(points)  # type: ignore[union-attr]
 
     def _example(self, data: Observed) -> Any:
         return jax.tree.map(lambda a: np.ones(a.shape), self._true(data.points))

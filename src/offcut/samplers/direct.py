@@ -274,7 +274,7 @@ class DirectSampler(ModelSampler):
         super().__init__(model, layout, kernel)
         assert isinstance(model, Truncated)
         self._base = model.base
-        self._intervals = intervals(model.inside) or []
+        self._intervals = intervals(model.inside) or []  # type: ignore[arg-type]
         self._log_joint = log_joint(model, layout)
 
     def start(self, key: jax.Array, data: Observed, budget: int) -> State:
