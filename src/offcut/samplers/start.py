@@ -11,33 +11,38 @@ possible. A kernel cannot leave a place of density zero, so none is handed to it
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation.acceptance import inspect_observations, refuse_broken
 from offcut.augmentation.algorithm1 import PATIENCE, Run, run_algorithm_1
 from offcut.augmentation.rejections import Layout, Rejected, empty_rejected
 from offcut.errors import StartError
 from offcut.models.data import Observed
-from offcut.models.prior import Theta
+from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray
 
 CANDIDATES = 16
 ROUNDS = 64  # of candidates, until there is one where all data are possible
 CLIMB_STEPS = 200
 CLIMB_ROWS = 2048  # at most this many observations are used for the climb
 MOST_ROWS = 2**62  # more observations than there can be
+#: A score of a place: its log density, or how many observations are impossible there.
+Score = Callable[[Position, Theta], Array]
 SHAKES = (0.3, 0.1, 0.03, 0.0)
 TRIES = 8  # of each shake, until one leaves all data possible
 
 
 def find_start(
-    model: RejectionModel, layout: Layout, key: jax.Array, data: Observed, budget: int
+    model: RejectionModel, layout: Layout, key: KeyArray, data: Observed, budget: int
 ) -> tuple[Theta, Rejected]:
     """A theta and a first Y with |Y| <= budget."""
     key_climb, key_shake, key_run = jax.random.split(key, 3)
@@ -64,8 +69,8 @@ def find_start(
 
 
 def climb_to_start(
-    model: RejectionModel, layout: Layout, key: jax.Array, data: Observed
-) -> tuple[jax.Array, Theta]:
+    model: RejectionModel, layout: Layout, key: KeyArray, data: Observed
+) -> tuple[Position, Theta]:
     """The best of some candidates on the naive density, as (position, exact), or an error."""
     program = model.compiled(("climb", layout), _climb(model, layout))
     position, exact, score, prior_ok = program(key, data)
@@ -81,12 +86,12 @@ def climb_to_start(
 def shake_start(
     model: RejectionModel,
     layout: Layout,
-    key: jax.Array,
-    position: jax.Array,
+    key: KeyArray,
+    position: Position,
     exact: Theta,
     data: Observed,
     shake: float,
-) -> jax.Array | None:
+) -> Position | None:
     """The position with noise on it, where all data are still possible; None if none was found."""
     if not shake:
         return position
@@ -99,11 +104,11 @@ def shake_start(
 
 
 def is_possible(
-    model: RejectionModel, layout: Layout, position: jax.Array, exact: Theta, data: Observed
+    model: RejectionModel, layout: Layout, position: Position, exact: Theta, data: Observed
 ) -> bool:
     """Whether the prior and the likelihood of every observation are finite there."""
 
-    def possible(position: jax.Array, exact: Theta, data: Observed) -> jax.Array:
+    def possible(position: Position, exact: Theta, data: Observed) -> Bool[Array, ""]:
         theta = model.prior.constrain(position, exact)
         rows = (None, 0, *[0] * len(data.covariates))
         log_accept = jax.vmap(model.inside_at, rows)(theta, data.points, *data.covariates)
@@ -116,18 +121,16 @@ def is_possible(
     return bool(model.compiled(("possible start", layout), possible)(position, exact, data))
 
 
-def _possible_rows(model: RejectionModel, theta: Theta, data: Observed) -> jax.Array:
+def _possible_rows(model: RejectionModel, theta: Theta, data: Observed) -> Bool[Array, " rows"]:
     """Which observations have a finite density."""
-    terms = jax.vmap(model.log_observed, (None, 0, *[0] * len(data.covariates)))(
-        theta, data.points, *data.covariates
-    )
-    return jnp.isfinite(terms)
+    rows = (None, 0, *[0] * len(data.covariates))
+    return jnp.isfinite(jax.vmap(model.log_observed, rows)(theta, data.points, *data.covariates))
 
 
 def first_rejections(
     model: RejectionModel,
     layout: Layout,
-    key: jax.Array,
+    key: KeyArray,
     theta: Theta,
     data: Observed,
     limit: int,
@@ -160,7 +163,7 @@ def first_rejections(
 
 
 def first_count(
-    model: RejectionModel, layout: Layout, key: jax.Array, theta: Theta, data: Observed, limit: int
+    model: RejectionModel, layout: Layout, key: KeyArray, theta: Theta, data: Observed, limit: int
 ) -> tuple[int, int | None]:
     """How many Algorithm 1 accepts, and |Y| (None where it exceeds the limit); Y is not kept."""
     run = _run_from_host(model, layout, key, theta, data, limit, layout.chunk, store=False)
@@ -171,7 +174,7 @@ def first_count(
 def _run_from_host(
     model: RejectionModel,
     layout: Layout,
-    key: jax.Array,
+    key: KeyArray,
     theta: Theta,
     data: Observed,
     limit: int,
@@ -180,7 +183,9 @@ def _run_from_host(
 ) -> Run:
     """One compiled run of Algorithm 1; an error where log_accept exceeds 0 or is NaN."""
 
-    def run(key: Any, theta: Theta, data: Observed, buffer: Rejected, limit: Any) -> Run:
+    def run(
+        key: KeyArray, theta: Theta, data: Observed, buffer: Rejected, limit: Int[Array, ""]
+    ) -> Run:
         return run_algorithm_1(model, layout, key, theta, data, buffer, limit, store=store)
 
     program = model.compiled(("run", layout, store), run)
@@ -191,26 +196,31 @@ def _run_from_host(
     return done
 
 
-def _climb(model: RejectionModel, layout: Layout) -> Any:
+def _climb(
+    model: RejectionModel, layout: Layout
+) -> Callable[[KeyArray, Observed], tuple[Position, Theta, Float[Array, ""], Bool[Array, ""]]]:
     """Compiled search: best of a few candidates, then Adam on the naive density."""
     prior = model.prior
     rows = np.unique(np.linspace(0, layout.n - 1, min(layout.n, CLIMB_ROWS)).astype(int))
     weight = layout.n / rows.size
 
-    def climb(key: jax.Array, data: Observed) -> tuple:
+    def climb(
+        key: KeyArray, data: Observed
+    ) -> tuple[Position, Theta, Float[Array, ""], Bool[Array, ""]]:
         points, covariates = jax.tree.map(lambda a: a[rows], (data.points, data.covariates))
 
-        def naive(position: jax.Array, exact: Theta) -> jax.Array:
+        def naive(position: Position, exact: Theta) -> Float[Array, ""]:
             theta = prior.constrain(position, exact)
             terms = jax.vmap(model.log_observed, (None, 0, *[0] * len(covariates)))(
                 theta, points, *covariates
             )
             return prior.log_density(position, exact) + weight * jnp.sum(terms)
 
-        def impossible(position: jax.Array, exact: Theta) -> jax.Array:
+        def impossible(position: Position, exact: Theta) -> Int[Array, ""]:
             return jnp.sum(~_possible_rows(model, prior.constrain(position, exact), data))
 
-        position, exact, score, prior_ok, spread = _best_candidate(model, key, naive, impossible)
+        found = _best_candidate(model, key, naive, impossible)
+        position, exact, score, prior_ok = found.position, found.exact, found.score, found.prior_ok
         if not prior.size:
             return position, exact, score, prior_ok
 
@@ -226,7 +236,8 @@ def _climb(model: RejectionModel, layout: Layout) -> Any:
             usable = jnp.all(jnp.isfinite(gradient))
             update, state = optimiser.update(jnp.where(usable, -gradient, 0.0), state)
             # From where the density is zero no gradient leads back.
-            position = jnp.where(jnp.isfinite(score), position + spread * update, best_position)
+            further = position + found.spread * update
+            position = jnp.where(jnp.isfinite(score), further, best_position)
             return position, state, best_position, best_score
 
         carry = (position, optimiser.init(position), position, score)
@@ -252,16 +263,18 @@ def _climb(model: RejectionModel, layout: Layout) -> Any:
 class _Search(NamedTuple):
     """The best candidate so far; ``score`` is -inf where some observations are impossible."""
 
-    turn: jax.Array
-    position: jax.Array
+    turn: Int[Array, ""]
+    position: Position
     exact: Theta
-    score: jax.Array
-    impossible: jax.Array  # so many of the observations are
-    prior_ok: jax.Array
-    spread: jax.Array
+    score: Float[Array, ""]
+    impossible: Int[Array, ""]  # so many of the observations are
+    prior_ok: Bool[Array, ""]
+    spread: Position
 
 
-def _best_candidate(model: RejectionModel, key: jax.Array, naive: Any, impossible: Any) -> tuple:
+def _best_candidate(
+    model: RejectionModel, key: KeyArray, naive: Score, impossible: Score
+) -> _Search:
     """The candidate with the largest naive density; if all are impossible, more of them.
 
     Half of the candidates are draws from the prior, half uniform in a box of unconstrained space.
@@ -270,7 +283,7 @@ def _best_candidate(model: RejectionModel, key: jax.Array, naive: Any, impossibl
     """
     prior = model.prior
 
-    def candidate(key: jax.Array, index: jax.Array, so_far: _Search) -> tuple:
+    def candidate(key: KeyArray, index: Int[Array, ""], so_far: _Search) -> tuple[Position, Theta]:
         key_prior, key_box = jax.random.split(key)
         position, exact = prior.split(prior.sample(key_prior))
         box = jax.random.uniform(key_box, position.shape, minval=-2.0, maxval=2.0)
@@ -317,16 +330,15 @@ def _best_candidate(model: RejectionModel, key: jax.Array, naive: Any, impossibl
         jnp.array(False),
         jnp.ones(position.shape),
     )
-    found = jax.lax.while_loop(
+    return jax.lax.while_loop(
         lambda search: (search.turn < ROUNDS) & ~jnp.isfinite(search.score), one_round, first
     )
-    return found.position, found.exact, found.score, found.prior_ok, found.spread
 
 
 def _no_support(
     model: RejectionModel,
     layout: Layout,
-    position: jax.Array,
+    position: Position,
     exact: Theta,
     data: Observed,
     prior_ok: bool,

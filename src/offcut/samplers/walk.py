@@ -312,6 +312,8 @@ class PseudoMarginal(WalkKernel):
 class PseudoMarginalSampler(WalkSampler):
     """The estimate travels with the position; r travels with it too, as a constant."""
 
+    kernel: PseudoMarginal
+
     def __init__(self, model: RejectionModel, layout: Layout, kernel: PseudoMarginal) -> None:
         super().__init__(model, layout, kernel)
         # The noise of the estimate does not vanish with the step: without a floor, warm-up would
