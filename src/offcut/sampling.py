@@ -22,7 +22,7 @@ from offcut.models.rejection import RejectionModel
 from offcut.programs.cache import blocks_of
 from offcut.programs.identity import UnidentifiedError, Unknown, digest
 from offcut.programs.precision import in_float64
-from offcut.result.summary import find_doubts, summary
+from offcut.result.overview import find_doubts, summary
 from offcut.result.tree import facts_about, make_tree, versions
 from offcut.samplers.choice import AUTO, prepare
 from offcut.samplers.direct import why_not_direct

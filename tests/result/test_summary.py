@@ -17,7 +17,7 @@ import kill_me
 import offcut
 from offcut.errors import TrustWarning
 from offcut.result.diagnostics import r_hat
-from offcut.result.summary import find_doubts
+from offcut.result.overview import find_doubts
 from offcut.samplers.choice import prepare
 
 

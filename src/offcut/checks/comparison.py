@@ -31,14 +31,13 @@ from offcut.driver.budget import warmup_budget
 from offcut.driver.chain import Chain, Phase, most_in_memory
 from offcut.driver.chains import Drawn, Settings, after_warmup, collect, make_chains
 from offcut.driver.machine import one_blas_thread
-from offcut.driver.progress import Progress
 from offcut.errors import OffcutError, SettingsError
 from offcut.kernels.tuning import warmup_schedule
 from offcut.numerics.ess import effective_size
 from offcut.programs.cache import blocks_of
 from offcut.programs.precision import in_float64
 from offcut.result.diagnostics import MOST_PARAMETERS, label, r_hat
-from offcut.result.summary import R_HAT_LIMIT
+from offcut.result.overview import R_HAT_LIMIT
 from offcut.samplers.choice import prepare
 
 #: Draws of the run that compiles.
@@ -368,10 +367,10 @@ class _Runs:
     def _warmed(self, seed: int) -> Chain:
         """A chain after its warm-up, as ``run_chains`` would run it, in this thread."""
         settings = self.settings._replace(seed=seed)
-        with one_blas_thread(), Progress(1, False) as silent:
+        with one_blas_thread():
             first = warmup_budget(settings.budget, self.n)
             (chain,) = make_chains(
-                self.sampler, self.arrays, settings, first, None, silent, self.programs
+                self.sampler, self.arrays, settings, first, None, None, self.programs
             )
             first = warmup_budget(settings.budget, self.n, self._most(chain))
             schedule = warmup_schedule(settings.warmup)

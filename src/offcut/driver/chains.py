@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 from collections import deque
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import jax
@@ -77,7 +79,7 @@ def run_chains(
     """Drive ``settings.chains`` chains of a sampler to the end, or to Ctrl-C."""
     stop = threading.Event()
     first_budget = warmup_budget(settings.budget, n)
-    with one_blas_thread(), Progress(settings.chains, settings.progress) as progress:
+    with one_blas_thread(), _watched(settings) as progress:
         chains = make_chains(sampler, data, settings, first_budget, store, progress, programs)
         workers = _Workers(settings, stop)
         try:
@@ -118,13 +120,19 @@ def run_chains(
             workers.close()
 
 
+def _watched(settings: Settings) -> AbstractContextManager[Progress | None]:
+    """The progress bar, where it was asked for and there is a terminal."""
+    seen = settings.progress and sys.stderr.isatty()
+    return Progress(settings.chains) if seen else nullcontext()
+
+
 def make_chains(
     sampler: Sampler,
     data: PyTree,
     settings: Settings,
     budget: int | None,
     store: Store | None,
-    progress: Progress,
+    progress: Progress | None,
     programs: dict,
 ) -> list[Chain]:
     """All chains, each at its own start, or where the store left it."""

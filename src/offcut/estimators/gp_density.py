@@ -17,7 +17,7 @@ from offcut.gp.evaluation import Bands
 from offcut.gp.model import GPDensity
 from offcut.numerics.text import renamed
 from offcut.result.diagnostics import rejection_numbers
-from offcut.result.summary import R_HAT_LIMIT, summary
+from offcut.result.overview import R_HAT_LIMIT, summary
 from offcut.sampling import sample
 
 

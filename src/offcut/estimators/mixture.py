@@ -28,7 +28,7 @@ from offcut.numerics.text import renamed
 from offcut.programs.precision import in_float64
 from offcut.regions import Box
 from offcut.result.diagnostics import rejection_numbers
-from offcut.result.summary import R_HAT_LIMIT, summary
+from offcut.result.overview import R_HAT_LIMIT, summary
 from offcut.sampling import sample
 
 #: Draws that densities are averaged over.

@@ -20,7 +20,7 @@ from offcut.app.html import Page, Section
 from offcut.errors import SettingsError
 from offcut.regions import Box
 from offcut.result.diagnostics import Table as Parameters
-from offcut.result.summary import Summary, summary
+from offcut.result.overview import Summary, summary
 from offcut.tables.read import read_table
 from offcut.tables.rows import box_of, check_groups, combined, settle_missing, settle_outside
 from offcut.tables.table import Table

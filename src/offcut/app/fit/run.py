@@ -113,7 +113,7 @@ def _sampled(
     doubts: list[str],
 ) -> tuple[Any, float]:
     """One posterior, saved."""
-    from offcut.result.summary import summary
+    from offcut.result.overview import summary
     from offcut.sampling import sample
 
     started = time.perf_counter()

@@ -49,7 +49,7 @@ class RunDiagnostics:
 def diagnose(posterior: xr.DataTree) -> RunDiagnostics:
     """Read a run's diagnostics from its result."""
     from offcut.result.diagnostics import rejection_numbers
-    from offcut.result.summary import summary
+    from offcut.result.overview import summary
 
     found = summary(posterior)
     judged = {name: (row["r_hat"], row["ess"]) for name, row in found.table.items()}

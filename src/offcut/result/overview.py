@@ -410,7 +410,7 @@ def _kernel_is_slow(run: Run, ess: float) -> bool:
     """Whether far fewer draws are effective than exact ones given Y would be."""
     fraction = run.attrs.get("missing_information", np.nan)
     possible = run.stats["rejected"].size * (1 - fraction) / (1 + fraction)
-    return bool(run.attrs.get("fixed_length", 0)) and ess < 0.3 * possible
+    return bool(run.attrs.get("fixed_length", 0) and ess < 0.3 * possible)
 
 
 def what_may_help(run: Run, doubts: list[Doubt]) -> list[str]:
