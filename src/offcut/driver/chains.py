@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections import deque
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
@@ -192,7 +192,8 @@ class _Workers:
         if interrupted or any(f.done() and f.exception() for f in futures):
             self._stop.set()
         wait(futures)  # a second Ctrl-C ends this wait and the run
-        _raise_first(futures)
+        for future in futures:
+            future.result()  # raises what went wrong
         for chain in chains:
             chain.save()  # Ctrl-C may have come while a chain waited for its turn
         return interrupted
@@ -210,13 +211,6 @@ class _Workers:
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _raise_first(futures: list[Future]) -> None:
-    for future in futures:
-        error = future.exception()
-        if error is not None:
-            raise error
 
 
 def after_warmup(

@@ -37,14 +37,11 @@ def visible(text: object, *, lines: bool = False) -> str:
     """
     return "".join(
         character
-        if (lines and character == "\n") or not _acts(character)
+        if (lines and character == "\n")
+        or (unicodedata.category(character) not in _ACTING and character not in _TURNING)
         else character.encode("unicode_escape", "surrogatepass").decode("ascii")
         for character in str(text)
     )
-
-
-def _acts(character: str) -> bool:
-    return unicodedata.category(character) in _ACTING or character in _TURNING
 
 
 def shortened(text: str, most: int) -> str:

@@ -134,23 +134,19 @@ def _rejections(run: Run) -> list[str]:
     if not attrs["draws_rejections"]:
         return [f"Kernel: {attrs['kernel']}.", *_method(attrs), *_frames(run)]
     numbers = run.rejections
+    # Of no observations no proposal passed, whatever the filter.
+    share = numbers["acceptance"]
+    passing = "" if np.isnan(share) else f", so {_percent(share)} of proposals pass the filter"
     return [
         f"Rejected proposals |Y| a sweep: median {numbers['median']:,.0f} (90% from "
         f"{numbers['5%']:,.0f} to {numbers['95%']:,.0f}, most {numbers['most']:,.0f}) beside "
-        f"{attrs['n_observations']:,} observations{_passing(numbers['acceptance'])}.",
+        f"{attrs['n_observations']:,} observations{passing}.",
         f"ESS of |Y| {numbers['ess']:,.0f}, R-hat {numbers['r_hat']:.2f}. Kernel: "
         f"{attrs['kernel']}.",
         *_method(attrs),
         *_frames(run),
         _missing(run),
     ]
-
-
-def _passing(acceptance: float) -> str:
-    """Of no observations no proposal passed, whatever the filter."""
-    return (
-        "" if np.isnan(acceptance) else f", so {_percent(acceptance)} of proposals pass the filter"
-    )
 
 
 def _frames(run: Run) -> list[str]:
