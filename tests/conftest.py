@@ -20,13 +20,28 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jaxtyping import config as typing_config
 from jaxtyping import install_import_hook
 
 #: Rooms whose annotations are checked in every call of these tests, shapes included.
 CHECKED = (
-    "offcut.numerics.types",
-)  # fmt: skip
-install_import_hook(list(CHECKED), "beartype.beartype")  # before anything of ours is imported
+    "offcut.augmentation",
+    "offcut.checks",
+    "offcut.datasets",
+    "offcut.driver",
+    "offcut.files",
+    "offcut.models",
+    "offcut.numerics",
+    "offcut.programs",
+    "offcut.regions",
+    "offcut.result",
+    "offcut.samplers.algorithm2",
+    "offcut.samplers.conjugacy",
+    "offcut.samplers.start",
+)
+#: A whole number is a float too, and a complex number (numpy's ArrayLike relies on it).
+CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+install_import_hook(list(CHECKED), CHECKER)  # before anything of ours is imported
 
 import kill_me  # noqa: E402
 import offcut  # noqa: E402
@@ -74,7 +89,7 @@ def no_looks(request: pytest.FixtureRequest) -> Any:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("offcut.checks.prior_rates.LONG_RUN", np.inf)
+        patch.setattr("offcut.checks.before.LONG_RUN", np.inf)
         patch.setattr(
             "offcut.checks.unvisited.look_beyond", lambda *_: not_looked("not in these tests")
         )
@@ -120,6 +135,14 @@ def no_programs_of_patched_code(request: pytest.FixtureRequest) -> Any:
     patch.setattr = setattr_with_own_programs
     yield
     programs.CACHE = shared
+
+
+@pytest.fixture
+def unchecked() -> Any:
+    """No check of types: for calls that are wrong on purpose, which our own messages answer."""
+    typing_config.update("jaxtyping_disable", True)
+    yield
+    typing_config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

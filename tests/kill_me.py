@@ -116,10 +116,15 @@ def pinned(directory: Path, output: Path) -> None:
     class Interrupting(Progress):
         phase_to_interrupt = ""
 
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
+        def __init__(self) -> None:
             self.names: dict[int, str] = {}
             self.steps: dict[int, int] = {}
+
+        def __enter__(self) -> Progress:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
 
         def phase(self, chain: int, name: str, done: int, total: int) -> None:
             self.names[chain], self.steps[chain] = name, 0
@@ -131,7 +136,7 @@ def pinned(directory: Path, output: Path) -> None:
                 Interrupting.phase_to_interrupt = ""
                 os.kill(os.getpid(), signal.SIGINT)
 
-    run.Progress = Interrupting
+    run._watched = lambda settings: Interrupting()
     Interrupting.phase_to_interrupt = "warm-up"
     try:
         offcut.sample(model, x, **SHORT)

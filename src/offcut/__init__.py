@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from offcut.programs.forks import refuse_fork
+from offcut.programs.precision import refuse_fork
 
 if TYPE_CHECKING:
     import offcut.estimators as estimators

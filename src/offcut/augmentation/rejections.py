@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -139,7 +139,7 @@ class Buffer(Protocol):
     ``Rejected`` is one, and the buffers of frames are.
     """
 
-    def settled(self, ok: Flag, old: Self) -> Self:
+    def settled(self, ok: Flag, old: Buffer) -> Buffer:
         """This Y where ok, else the old one."""
 
 

@@ -15,10 +15,9 @@ from offcut.errors import TrustWarning
 from offcut.estimators.common import UnsettledWarning, seed_from
 from offcut.gp.evaluation import Bands
 from offcut.gp.model import GPDensity
-from offcut.numerics.spelling import renamed
-from offcut.result.advice import R_HAT_LIMIT
+from offcut.numerics.text import renamed
 from offcut.result.diagnostics import rejection_numbers
-from offcut.result.overview import summary
+from offcut.result.overview import R_HAT_LIMIT, summary
 from offcut.sampling import sample
 
 

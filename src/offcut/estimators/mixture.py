@@ -24,12 +24,11 @@ from offcut.mixtures.evaluation import draws_of, window_probability
 from offcut.mixtures.membership import log_density, probabilities
 from offcut.mixtures.model import TruncatedMixture
 from offcut.mixtures.populations import only_matched
-from offcut.numerics.spelling import renamed
+from offcut.numerics.text import renamed
 from offcut.programs.precision import in_float64
 from offcut.regions import Box
-from offcut.result.advice import R_HAT_LIMIT
 from offcut.result.diagnostics import rejection_numbers
-from offcut.result.overview import summary
+from offcut.result.overview import R_HAT_LIMIT, summary
 from offcut.sampling import sample
 
 #: Draws that densities are averaged over.

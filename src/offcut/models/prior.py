@@ -33,7 +33,7 @@ from numpyro.primitives import Messenger
 from offcut.errors import ModelError
 from offcut.models.support import in_support
 from offcut.numerics.types import KeyArray
-from offcut.programs.reach import reached
+from offcut.programs.identity import reached
 
 #: Parameters by name, on the scale of their prior; deterministic sites among them.
 Theta = dict[str, Array]

@@ -13,7 +13,7 @@ special case may override: ``propose_block``, ``propose_one``, ``log_observed``,
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,8 @@ Scalar = Float[Array, ""]
 #: What users may give as ``exact_updates=``: ``{names: function(key, theta, data) -> dict}``.
 ExactUpdates = Mapping[str | tuple[str, ...], Callable[..., Theta]]
 F = TypeVar("F", bound=Callable)
+A = ParamSpec("A")
+R = TypeVar("R")
 
 
 class Proposed(NamedTuple):
@@ -185,7 +187,7 @@ class RejectionModel(Model):
         """Compiled programs and what was found out about this model, as it was identified last."""
         return Programs(self._identity)
 
-    def compiled(self, name: Hashable, function: F) -> F:
+    def compiled(self, name: Hashable, function: Callable[A, R]) -> Callable[A, R]:
         """``function`` compiled, kept under a name that says all it depends on beside arguments."""
         kept = self.programs.kept(name, lambda: Kept(function))
         kept.function = function

@@ -18,8 +18,8 @@ from offcut.models.rejection import RejectionModel
 from offcut.models.support import log_prob
 from offcut.numerics.keys import from_seed
 from offcut.numerics.types import Point
+from offcut.programs.identity import reached
 from offcut.programs.precision import in_float64
-from offcut.programs.reach import reached
 from offcut.samplers.conjugacy import Match, NoMatch, Unmatched, multivariate, univariate
 from offcut.samplers.conjugacy.reading import arguments_like, read, verify
 
