@@ -1,4 +1,4 @@
-"""Print the files of ours that a plain ``offcut.sample(offcut.truncated(...), x)`` calls functions of.
+"""Print which files of ours ``offcut.sample(offcut.truncated(...), x)`` calls functions of.
 
 In the order of their first calls, one a line, in a process of its own: a model that was sampled
 before is not traced again. What runs while modules are imported does not count.

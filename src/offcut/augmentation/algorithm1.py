@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, ArrayLike, Bool, Int
+from jaxtyping import Array, ArrayLike, Bool, Int, PyTree
 
 from offcut.augmentation.acceptance import (
     Worst,
@@ -212,36 +212,36 @@ class OneEach:
         return active & is_first, turn.observation, Pending(left, stack, tried)
 
 
-class Block(NamedTuple, Generic[P, T]):
+class Block(NamedTuple):
     """A block of proposals, whose turn each was, and what became of it.
 
     place : number of rejections before it in the run. rank : number of acceptances before it, of
     those whose turn it was (where each has one acceptance: whose turn it was).
     """
 
-    proposed: P
-    turn: T
+    proposed: PyTree
+    turn: PyTree
     rejected: Flags
     accepted: Flags
     place: Places
     rank: Places
 
 
-class Finished(NamedTuple, Generic[C, S]):
+class Finished(NamedTuple):
     """What a run has collected, its rejections, and the standing of its schedule at the end."""
 
-    collected: C
+    collected: PyTree
     rejected: Count
-    standing: S
+    standing: PyTree
 
 
 def propose_until(
     propose: Callable[[Count, T], P],
     schedule: Schedule[S, T],
     limit: Count,
-    collect: Callable[[C, Block[P, T]], C],
+    collect: Callable[[C, Block], C],
     start: C,
-) -> Finished[C, S]:
+) -> Finished:
     """Propose until the schedule has what it waits for, or more than ``limit`` are rejected.
 
     ``propose(number, turn)`` makes the block of that number; what it returns says in ``accepted``
@@ -362,7 +362,7 @@ def _run(
     if keep_accepted:
         kept = jax.tree.map(lambda a: jnp.zeros((layout.n + 1, *a.shape), a.dtype), like)
 
-    def collect(collected: tuple, block: Block[Proposed, T]) -> tuple:
+    def collect(collected: tuple, block: Block) -> tuple:
         points, owner, kept, worst = collected
         proposed = block.proposed
         if store:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -154,24 +154,24 @@ def settle(ok: Flag, new: State, old: State) -> State:
     return jax.tree.map(choose, new, old, is_leaf=lambda part: isinstance(part, Buffer))
 
 
-class Redrawn(NamedTuple, Generic[Drawn]):
+class Redrawn(NamedTuple):
     """The last of ``attempts`` attempts; ``over``: it exceeds the budget, as all before it did."""
 
     attempts: Count
-    drawn: Drawn
+    drawn: PyTree
     over: Flag
 
 
 def redraw(
     attempt: Callable[[Count, Drawn], tuple[Drawn, Flag]], start: Drawn, most: int
-) -> Redrawn[Drawn]:
+) -> Redrawn:
     """Draw until it fits the budget, ``most`` times at the most.
 
     ``attempt(number, last)`` gives what it draws and whether that exceeds the budget; its
     randomness is its own by its number. ``start`` stands for the last attempt at the first.
     """
 
-    def again(before: Redrawn[Drawn]) -> Redrawn[Drawn]:
+    def again(before: Redrawn) -> Redrawn:
         drawn, over = attempt(before.attempts, before.drawn)
         return Redrawn(before.attempts + 1, drawn, over)
 

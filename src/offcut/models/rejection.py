@@ -150,7 +150,7 @@ class RejectionModel(Model):
             raise ModelError(f"exact_updates name a parameter twice: {sorted(named)}")
         with jax.enable_x64(True):
             self.prior = Prior(prior, exact=tuple(named))
-        self._identity: str = unknown(self)
+        self._identity: str = unknown(type(self).__name__)
 
     def rejection_model(self) -> RejectionModel:
         """This model."""

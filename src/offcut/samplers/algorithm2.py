@@ -14,7 +14,7 @@ the identity, so the target stays and the cost has a hard bound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from offcut.augmentation.acceptance import (
-    Worst,
     broken_promise,
     inspect_observations,
     is_broken,
@@ -78,9 +77,14 @@ class HasTheta(Protocol):
 
 
 S = TypeVar("S", bound=HasTheta)
+#: What ``explain`` needs, by name.
+Evidence = dict[str, PyTree]
+#: ``(key, state, stage, data) -> (state, info)``: leaves p(theta, Y, hidden | X) restricted to
+#: |Y| <= B invariant, by itself. ``data`` are completed by what stands for hidden values.
+Move = Callable[[KeyArray, S, Stage, Observed], tuple[S, Info]]
 
 
-class ModelSampler(Sampler):
+class ModelSampler(Sampler, Generic[S]):
     """A sampler of one model at one data shape."""
 
     draws_rejections = True
@@ -116,6 +120,28 @@ class ModelSampler(Sampler):
         imputed = first_imputed(data)
         refuse_impossible_zones(self.model, key, theta, data, imputed)
         return imputed
+
+    def moves(self, key: KeyArray, state: S) -> list[tuple[KeyArray, Move]]:
+        """The moves of a sweep in their order, each with its key; which they are is static."""
+        raise NotImplementedError
+
+    def step(self, key: KeyArray, state: S, stage: Stage, data: Observed) -> tuple[S, Info]:
+        """One sweep: its moves in order; the first status that is not OK is that of the sweep."""
+        stats: Stats = {}
+        evidence: Evidence = {}
+        status = jnp.int32(OK)
+        for own_key, move in self.moves(key, state):
+            whole = data if state.imputed is None else completed(data, state.imputed)
+            state, info = move(own_key, state, stage, whole)
+            stats |= info.stats
+            evidence |= info.evidence
+            status = jnp.where(status == OK, info.status, status)
+        return state, Info(stats, status, evidence)
+
+    def impute(self, key: KeyArray, state: S, stage: Stage, data: Observed) -> tuple[S, Info]:
+        """What is hidden | theta, X."""
+        state, _, stats = self.complete(key, state, data)
+        return state, Info(stats, jnp.int32(OK), {})
 
     def complete(self, key: KeyArray, state: S, data: Observed) -> tuple[S, Observed, Stats]:
         """Draw what is hidden given theta: the state with it, the completed data, statistics."""
@@ -172,21 +198,7 @@ class Pair(NamedTuple):
     impossible: Flag  # theta1 was drawn where the prior is zero
 
 
-class Evidence(NamedTuple):
-    """What a broken step can say.
-
-    The worst log acceptance; theta after an impossible draw; theta where the kernel stood, and
-    whether all that it moved by was finite.
-    """
-
-    worst: Worst
-    impossible: Flag
-    blamed: Theta
-    theta: Theta
-    sound: Flag
-
-
-class AugmentedSampler(ModelSampler):
+class AugmentedSampler(ModelSampler[State]):
     """Algorithm 2 with a kernel that moves theta2 given X and Y (NUTS, HMC, RandomWalk)."""
 
     redraws = True
@@ -211,32 +223,25 @@ class AugmentedSampler(ModelSampler):
         tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
         return State(position, exact, rejected, tuning, first_imputed(data))
 
-    def step(self, key: KeyArray, state: State, stage: Stage, data: Observed) -> tuple[State, Info]:
-        """One sweep."""
+    def moves(self, key: KeyArray, state: State) -> list[tuple[KeyArray, Move]]:
+        """Y (with theta1), then theta2."""
         key_pair, key_kernel = jax.random.split(key)
-        # Its own fold: models with nothing hidden keep their bits.
-        state, data, imputing = self.complete(jax.random.fold_in(key, 2), state, data)
-        drawn, attempts, gave_up, run_status, evidence = self._draw_pairs(
-            key_pair, state, stage, data
-        )
-        broken = is_broken(evidence.worst.log_accept) | evidence.impossible
-        status = jnp.where(broken, BROKEN, run_status)
+        moves: list[tuple[KeyArray, Move]] = [(key_pair, self.augment)]
+        if state.imputed is not None:  # its own fold: models with nothing hidden keep their bits
+            moves.insert(0, (jax.random.fold_in(key, 2), self.impute))
+        if self.model.prior.size:  # else every parameter has an exact update
+            moves.append((key_kernel, self.given))
+        return moves
 
-        if self.model.prior.size:
-            position, tuning, stats, sound = self.move(key_kernel, drawn, stage, data)
-        else:  # every parameter has an exact update
-            position, tuning, stats, sound = drawn.position, state.tuning, {}, jnp.array(True)
-        status = jnp.where((status == OK) & ~sound, BROKEN, status)
-        moved = State(position, drawn.exact, drawn.rejected, tuning, state.imputed)
-        stats = {
-            "rejected": drawn.rejected.count,
-            "attempts": attempts,
-            "gave_up": gave_up,
-            **imputing,
-            **stats,
-        }
-        theta = self.model.prior.constrain(drawn.position, drawn.exact)
-        return moved, Info(stats, status, evidence._replace(theta=theta, sound=sound))
+    def given(
+        self, key: KeyArray, state: State, stage: Stage, data: Observed
+    ) -> tuple[State, Info]:
+        """theta2 | X, Y, theta1."""
+        theta = self.model.prior.constrain(state.position, state.exact)
+        position, tuning, stats, sound = self.move(key, state, stage, data)
+        status = jnp.where(sound, OK, BROKEN).astype(jnp.int32)
+        evidence = {"theta": theta, "sound": sound}
+        return state._replace(position=position, tuning=tuning), Info(stats, status, evidence)
 
     def move(
         self, key: KeyArray, drawn: State, stage: Stage, data: Observed
@@ -253,10 +258,10 @@ class AugmentedSampler(ModelSampler):
 
         return self.kernel_step(key, drawn.position, log_density, drawn.tuning, stage)
 
-    def _draw_pairs(
+    def augment(
         self, key: KeyArray, state: State, stage: Stage, data: Observed
-    ) -> tuple[State, Int[Array, ""], Flag, Int[Array, ""], Evidence]:
-        """Draw (theta1, Y), block by block of theta1; Y alone where there is none.
+    ) -> tuple[State, Info]:
+        """(theta1, Y) | theta2, X, block by block of theta1; Y alone where there is none.
 
         Each block of theta1 needs its own pair under a budget: a chain of block updates followed
         by one redraw of Y would not be an exact draw. Without a budget Y is needed once only.
@@ -279,7 +284,7 @@ class AugmentedSampler(ModelSampler):
             outcome_here = outcome(redrawn.over, full, known=True)
             status = jnp.where(status == OK, outcome_here, status)
             worst = merge_worst(worst, run.worst)
-            count, over = redrawn.attempts, over | redrawn.over
+            attempts, over = redrawn.attempts, over | redrawn.over
             success = ~redrawn.over & ~pair.impossible & (status == OK)
             blamed = settle(pair.impossible & ~impossible, pair.latent, blamed)
             impossible |= pair.impossible
@@ -288,8 +293,10 @@ class AugmentedSampler(ModelSampler):
             )
             rejected = settle(success & ~skip, run.rejected, held.rejected)
             held = held._replace(position=position, exact=exact, rejected=rejected)
-        evidence = Evidence(worst, impossible, blamed, {}, jnp.array(True))
-        return held, count, over, status, evidence
+        status = jnp.where(is_broken(worst.log_accept) | impossible, BROKEN, status)
+        stats = {"rejected": held.rejected.count, "attempts": attempts, "gave_up": over}
+        evidence = {"worst": worst, "impossible": impossible, "blamed": blamed}
+        return held, Info(stats, status, evidence)
 
     def _latent(self, state: State) -> Theta:
         """theta2 and theta1 on their own scales; nothing where there is no theta1."""
@@ -307,7 +314,7 @@ class AugmentedSampler(ModelSampler):
         budget: Int[Array, ""],
         data: Observed,
         skip_rejections: Flag,
-    ) -> Redrawn[Pair]:
+    ) -> Redrawn:
         """Draw one block of theta1 and Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
         prior = self.model.prior
 
@@ -366,15 +373,15 @@ class AugmentedSampler(ModelSampler):
         """log_accept was NaN or above 0, an exact update drew what the prior excludes, or numbers
         overflowed.
         """
-        if evidence.impossible:
+        if evidence["impossible"]:
             names = ", ".join(name for names in self.model.exact_updates for name in names)
             return ModelError(
-                f"an exact update ({names}) has drawn theta={shown(evidence.blamed)}, where the "
+                f"an exact update ({names}) has drawn theta={shown(evidence['blamed'])}, where the "
                 "prior density is zero or NaN; it must draw from p(names | data, rest of theta), "
                 "in which the prior of the rest given its names is a factor"
             )
-        worst = evidence.worst
-        if is_broken(worst.log_accept) or evidence.sound:
+        worst = evidence["worst"]
+        if is_broken(worst.log_accept) or evidence.get("sound", True):
             theta = self.model.prior.constrain(state.position, state.exact)
             return broken_promise(self.model, theta, worst.point, float(worst.log_accept))
-        return not_finite(evidence.theta, self.unsound)
+        return not_finite(evidence["theta"], self.unsound)

@@ -12,6 +12,7 @@ possible. A kernel cannot leave a place of density zero, so none is handed to it
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -55,14 +56,13 @@ def find_start(
         if shaken is None:
             continue
         theta = model.prior.constrain(shaken, exact)
-        accepted, rejected = first_rejections(
-            model, layout, jax.random.fold_in(key_run, attempt), theta, data, limit
-        )
+        runs = FirstRuns(model, layout, theta, data, limit)
+        accepted, rejected = runs.rejections(jax.random.fold_in(key_run, attempt))
         if rejected is not None:
             return theta, rejected
     if limit < PATIENCE:  # would more room have been enough?
         limit = PATIENCE
-        accepted, needed = first_count(model, layout, key_run, theta, data, limit)
+        accepted, needed = FirstRuns(model, layout, theta, data, limit).count(key_run)
         if needed is not None:
             raise _too_small(theta, needed, budget)
     raise _nothing_accepted(theta, accepted, limit, layout)
@@ -127,73 +127,64 @@ def _possible_rows(model: RejectionModel, theta: Theta, data: Observed) -> Bool[
     return jnp.isfinite(jax.vmap(model.log_observed, rows)(theta, data.points, *data.covariates))
 
 
-def first_rejections(
-    model: RejectionModel,
-    layout: Layout,
-    key: KeyArray,
-    theta: Theta,
-    data: Observed,
-    limit: int,
-    attempts: int = 20,
-) -> tuple[int, Rejected | None]:
-    """Algorithm 1 from the host, the buffer growing as needed; a few attempts to meet the limit.
+@dataclass(frozen=True)
+class FirstRuns:
+    """Algorithm 1 from the host, at one theta, with at most ``limit`` rejections."""
 
-    Returns how many were accepted in the last attempt, and Y (None where every attempt failed).
-    """
-    capacity = layout.capacity(2 * layout.n)
-    accepted = 0
-    for attempt in range(attempts):
-        own_key = jax.random.fold_in(key, attempt)
-        run = _run_from_host(model, layout, own_key, theta, data, limit, capacity)
+    model: RejectionModel
+    layout: Layout
+    theta: Theta
+    data: Observed
+    limit: int
+
+    def rejections(self, key: KeyArray, attempts: int = 20) -> tuple[int, Rejected | None]:
+        """Y, the buffer growing as needed; a few attempts to meet the limit.
+
+        Returns how many were accepted in the last attempt, and Y (None where every attempt failed).
+        """
+        layout, limit = self.layout, self.limit
+        capacity = layout.capacity(2 * layout.n)
+        accepted = 0
+        for attempt in range(attempts):
+            own_key = jax.random.fold_in(key, attempt)
+            run = self._run(own_key, capacity)
+            count = int(run.rejected.count)
+            if capacity < count <= limit:
+                # Each capacity is compiled anew, so count first and then make room once.
+                accepted, needed = self.count(own_key)
+                count = limit + 1 if needed is None else needed
+                if needed is not None:
+                    capacity = layout.capacity(2 ** int(np.ceil(np.log2(needed))))
+                    run = self._run(own_key, capacity)
+            else:
+                accepted = int(run.accepted)
+            if count <= limit:
+                return accepted, run.rejected
+            if accepted * 20 * attempts < layout.n:  # hopeless: do not try twenty times
+                break
+        return accepted, None
+
+    def count(self, key: KeyArray) -> tuple[int, int | None]:
+        """How many are accepted, and |Y| (None where it exceeds the limit); Y is not kept."""
+        run = self._run(key, self.layout.chunk, store=False)
         count = int(run.rejected.count)
-        if capacity < count <= limit:
-            # Each capacity is compiled anew, so count first and then make room once.
-            accepted, needed = first_count(model, layout, own_key, theta, data, limit)
-            count = limit + 1 if needed is None else needed
-            if needed is not None:
-                capacity = layout.capacity(2 ** int(np.ceil(np.log2(needed))))
-                run = _run_from_host(model, layout, own_key, theta, data, limit, capacity)
-        else:
-            accepted = int(run.accepted)
-        if count <= limit:
-            return accepted, run.rejected
-        if accepted * 20 * attempts < layout.n:  # hopeless: do not try twenty times
-            break
-    return accepted, None
+        return int(run.accepted), count if count <= self.limit else None
 
+    def _run(self, key: KeyArray, capacity: int, store: bool = True) -> Run:
+        """One compiled run; an error where log_accept exceeds 0 or is NaN."""
+        model, layout = self.model, self.layout
 
-def first_count(
-    model: RejectionModel, layout: Layout, key: KeyArray, theta: Theta, data: Observed, limit: int
-) -> tuple[int, int | None]:
-    """How many Algorithm 1 accepts, and |Y| (None where it exceeds the limit); Y is not kept."""
-    run = _run_from_host(model, layout, key, theta, data, limit, layout.chunk, store=False)
-    count = int(run.rejected.count)
-    return int(run.accepted), count if count <= limit else None
+        def run(
+            key: KeyArray, theta: Theta, data: Observed, buffer: Rejected, limit: Int[Array, ""]
+        ) -> Run:
+            return run_algorithm_1(model, layout, key, theta, data, buffer, limit, store=store)
 
-
-def _run_from_host(
-    model: RejectionModel,
-    layout: Layout,
-    key: KeyArray,
-    theta: Theta,
-    data: Observed,
-    limit: int,
-    capacity: int,
-    store: bool = True,
-) -> Run:
-    """One compiled run of Algorithm 1; an error where log_accept exceeds 0 or is NaN."""
-
-    def run(
-        key: KeyArray, theta: Theta, data: Observed, buffer: Rejected, limit: Int[Array, ""]
-    ) -> Run:
-        return run_algorithm_1(model, layout, key, theta, data, buffer, limit, store=store)
-
-    program = model.compiled(("run", layout, store), run)
-    like = jax.tree.map(lambda a: a[0], data.points)
-    buffer = empty_rejected(layout, like, capacity)
-    done = program(key, theta, data, buffer, jnp.int32(limit))
-    refuse_broken(model, theta, done.worst)
-    return done
+        program = model.compiled(("run", layout, store), run)
+        like = jax.tree.map(lambda a: a[0], self.data.points)
+        buffer = empty_rejected(layout, like, capacity)
+        done = program(key, self.theta, self.data, buffer, jnp.int32(self.limit))
+        refuse_broken(model, self.theta, done.worst)
+        return done
 
 
 def _climb(
