@@ -20,6 +20,7 @@ import jax.numpy as jnp
 
 from offcut.base import Model, Prepared
 from offcut.errors import ModelError
+from offcut.methods import REJECTION
 from offcut.models.prior import Prior, Theta
 from offcut.models.recording import Clamped, checked_censoring
 from offcut.numerics.keys import with_native_fallback
@@ -87,6 +88,7 @@ class RejectionModel(Model):
     """
 
     #: Whether log a at an observation never depends on theta.
+    methods = REJECTION
     window_is_fixed = False
     #: The window, where the filter is one; and the base with its noise, where proposals have one.
     inside: Any = None

@@ -243,8 +243,8 @@ def what_may_help(posterior: xr.DataTree, table: Table, doubts: list[Doubt]) -> 
         )
     if attrs.get("direct_available") == 1:
         advice.append(
-            "This window's probability has a closed form: kernel=offcut.Direct() uses it and "
-            "needs no rejections at all."
+            'This window\'s probability has a closed form: method="direct" uses it and needs no '
+            "rejections at all."
         )
     n = attrs["n_observations"]
     if "beyond" in kinds or n / (n + numbers["most"]) < 0.1:
@@ -258,9 +258,10 @@ def what_may_help(posterior: xr.DataTree, table: Table, doubts: list[Doubt]) -> 
             "A tighter prior on parameters that the missing part informs most (the column "
             '"missing"), if you know something about them.'
         )
-    if len(table) <= FEW_PARAMETERS and attrs.get("kernel_kind") != "Exchange":
+    another = attrs.get("exchange_available", 0) and attrs["method"] != "exchange"
+    if another and len(table) <= FEW_PARAMETERS:
         advice.append(
-            "kernel=offcut.Exchange(), which holds no rejections and so is not held by them (for "
-            "few parameters)."
+            'method="exchange", which holds no rejections and so is not held by them (for few '
+            "parameters)."
         )
     return advice

@@ -109,15 +109,14 @@ def _or_fixed(number: float, form: str) -> str:
 def _rejections(posterior: xr.DataTree) -> list[str]:
     attrs = posterior.attrs
     if not attrs["draws_rejections"]:
-        return [f"Kernel: {attrs['kernel']}.", *_method(attrs), *_frames(posterior)]
+        return [f"{_method(attrs)} Kernel: {attrs['kernel']}.", *_frames(posterior)]
     numbers = rejection_numbers(posterior)
     return [
         f"Rejected proposals |Y| a sweep: median {numbers['median']:,.0f} (90% from "
         f"{numbers['5%']:,.0f} to {numbers['95%']:,.0f}, most {numbers['most']:,.0f}) beside "
         f"{attrs['n_observations']:,} observations{_passing(numbers['acceptance'])}.",
-        f"ESS of |Y| {numbers['ess']:,.0f}, R-hat {numbers['r_hat']:.2f}. Kernel: "
-        f"{attrs['kernel']}.",
-        *_method(attrs),
+        f"ESS of |Y| {numbers['ess']:,.0f}, R-hat {numbers['r_hat']:.2f}.",
+        f"{_method(attrs)} Kernel: {attrs['kernel']}.",
         *_frames(posterior),
         _missing(posterior),
     ]
@@ -142,9 +141,9 @@ def _frames(posterior: xr.DataTree) -> list[str]:
     ]
 
 
-def _method(attrs: Mapping[Any, Any]) -> list[str]:
-    """Which of a model's methods ran, and why, where it has several."""
-    return [f"Method: {attrs['method']}{attrs['method_note']}."] if "method" in attrs else []
+def _method(attrs: Mapping[Any, Any]) -> str:
+    """Which of a model's methods ran, and what is to be said about it."""
+    return f"Method: {attrs['method']}{attrs['method_note']}."
 
 
 def _percent(share: float) -> str:

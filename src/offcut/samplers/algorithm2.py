@@ -150,6 +150,7 @@ class Evidence(NamedTuple):
 class AugmentedSampler(ModelSampler):
     """Algorithm 2 with a kernel that moves theta2 given X and Y (NUTS, HMC, RandomWalk)."""
 
+    method = "augment"
     redraws = True
     #: What is not finite where ``move`` is not sound.
     unsound = "the log density of data and rejections"
