@@ -185,7 +185,7 @@ def kinds() -> dict[str, Kind]:
         "censored": Kind(censored, np.minimum(observations(), 1.8), None, {"kernel": KERNEL}),
         "tight budget": Kind(truncated_normal, observations(), None, walk | {"budget": 260}),
         "restart": Kind(truncated_normal, observations(), None, walk, True),
-        "exchange": Kind(truncated_normal, observations(), None, {"kernel": offcut.Exchange()}),
+        "exchange": Kind(truncated_normal, observations(), None, {"method": "exchange"}),
         "mixture": Kind(lambda: mixture("latent"), _CLOUD),
         "mixture in the window": Kind(lambda: mixture("window"), _CLOUD),
         "frames": Kind(lambda: offcut.MatrixLangevinModel(dist.Gamma(1.0, 0.1)), _FRAMES),

@@ -24,22 +24,24 @@ from statistical.truth import FALSE_ALARM
 
 pytestmark = pytest.mark.statistical
 
+#: Method, kernel and settings of the method.
 KERNELS = {
-    "HMC": offcut.HMC(0.2, 5),
-    "NUTS": offcut.NUTS(0.3),
-    "RandomWalk": offcut.RandomWalk(0.5),
-    "Exchange": offcut.Exchange(0.8),
-    "PseudoMarginal": offcut.PseudoMarginal(0.8, acceptances=20),
+    "HMC": ("augment", offcut.HMC(0.2, 5), None),
+    "NUTS": ("augment", offcut.NUTS(0.3), None),
+    "RandomWalk": ("augment", offcut.RandomWalk(0.5), None),
+    "Exchange": ("exchange", offcut.RandomWalk(0.8), None),
+    "PseudoMarginal": ("pseudo_marginal", offcut.RandomWalk(0.8), offcut.PseudoMarginal(20)),
 }
 
 
-def run(model, kernel, *, control=None, n=5, covariates=(), **options):
+def run(model, how, *, control=None, n=5, covariates=(), **options):
+    method, kernel, settings = how
     with jax.enable_x64(True):
         layout = Layout.of(n, 1, bool(covariates), len(model.exact_updates))
         if control is not None:
-            sampler = control(model, layout, kernel)
+            sampler = control(model, layout, kernel, *([settings] if settings else []))
         else:
-            sampler = ROUTES[kernel.route].sampler(model, layout, kernel, covariates)
+            sampler = ROUTES[method].sampler(model, layout, kernel, covariates, settings)
         options.setdefault("replicates", 10_000)
         result = invariance_test(
             sampler, model, layout, keys.from_seed(11), covariates=covariates, **options
@@ -84,11 +86,10 @@ def test_cutting_to_the_budget_instead_of_redrawing_is_caught():
 
 
 def test_refreshing_the_pseudo_marginal_estimate_is_caught():
-    kernel = offcut.PseudoMarginal(0.4, acceptances=4)
-    assert run(half_normal(), kernel).p_value > FALSE_ALARM
+    how = ("pseudo_marginal", offcut.RandomWalk(0.4), offcut.PseudoMarginal(acceptances=4))
+    assert run(half_normal(), how).p_value > FALSE_ALARM
     assert (
-        run(half_normal(), kernel, control=negative_controls.RefreshedEstimate).p_value
-        < FALSE_ALARM
+        run(half_normal(), how, control=negative_controls.RefreshedEstimate).p_value < FALSE_ALARM
     )
 
 
@@ -106,11 +107,11 @@ def test_a_wrong_jacobian_is_caught():
 
 @pytest.mark.parametrize("name", ["HMC", "Exchange", "PseudoMarginal"])
 def test_observations_with_their_own_proposals(name):
-    kernel = KERNELS[name]
+    how = KERNELS[name]
     if name == "PseudoMarginal":
-        kernel = offcut.PseudoMarginal(0.8, acceptances=4)
+        how = (*how[:2], offcut.PseudoMarginal(acceptances=4))
     covariates = (jnp.linspace(-1.2, 1.2, 5),)
-    assert run(narrow_regression(), kernel, covariates=covariates).p_value > FALSE_ALARM
+    assert run(narrow_regression(), how, covariates=covariates).p_value > FALSE_ALARM
 
 
 @functools.cache

@@ -20,6 +20,8 @@ from offcut.app.html.markup import literal
 from offcut.base import Model
 from offcut.checks.comparison import Comparison, Contender, Measured
 from offcut.errors import SettingsError
+from offcut.methods import KERNELS
+from offcut.samplers.choice import method_named
 
 TABLE, PAGE, FIGURES, RATES = "comparison.csv", "report.html", "figures", "rates"
 HEAD = ["sampler", "approximate", "quantity", "ess_per_second", "low_95%", "high_95%", "mean"]
@@ -195,27 +197,27 @@ def _of_recipe(recipe: Recipe, request: Request) -> tuple[list[Contender], np.nd
     for name, chosen in recipe.samplers.items():
         task = recipe.prepared(replace(request, options=replace(request.options, **chosen)))
         target = name if recipe.own_targets else ""
-        found.append(Contender(name, task.model, None, name in recipe.approximate, target))
+        approximate = name in recipe.approximate
+        found.append(Contender(name, task.model, None, approximate, target, task.method))
     assert task is not None
     return found, next(iter(task.data.values())), task.table
 
 
 def _of_model(model: Any) -> list[Contender]:
-    """Every kernel for a rejection model; other models as they are."""
+    """Every kernel that a rejection model takes on its first route, and its other routes; other
+    models by each of theirs.
+    """
     import offcut
 
+    first, *others = model.methods
+    names = [name for kind in first.kernels for name in KERNELS[kind]]
     if model.rejection_model() is None:
-        return [Contender(type(model).__name__, model)]
-    kernels = {
-        "NUTS": offcut.NUTS(),
-        "HMC": offcut.HMC(),
-        "RandomWalk": offcut.RandomWalk(),
-        "Exchange": offcut.Exchange(),
-        "PseudoMarginal": offcut.PseudoMarginal(),
-        "Conjugate": offcut.Conjugate(),
-        "Direct": offcut.Direct(),
-    }
-    return [Contender(name, model, kernel) for name, kernel in kernels.items()]
+        names, others = [], model.methods
+    kernels = [Contender(name, model, getattr(offcut, name)(), method=first.name) for name in names]
+    return [
+        *kernels,
+        *(Contender(o.name, model, None, not o.exact, method=o.name) for o in others),
+    ]
 
 
 def load_model(text: str) -> Any:
@@ -274,5 +276,17 @@ def chosen_among(found: list[Contender], wanted: str | None) -> list[Contender]:
     return [by_name[word] for word in dict.fromkeys(words)]
 
 
+def of_method(found: list[Contender], wanted: str | None) -> list[Contender]:
+    """Those that go one route, where one is asked for."""
+    if wanted is None:
+        return found
+    return [
+        one
+        for one in found
+        if method_named(one.model, one.method) == method_named(one.model, wanted)
+    ]
+
+
 def _plain(name: str) -> str:
-    return name.strip().lower().replace("_", "-").removeprefix("weights ")
+    plain = name.strip().lower().removeprefix("weights ")
+    return plain.replace("_", "").replace("-", "")

@@ -33,6 +33,7 @@ from offcut.driver.chains import Drawn, Settings, after_warmup, collect, make_ch
 from offcut.driver.machine import one_blas_thread
 from offcut.errors import OffcutError, SettingsError
 from offcut.kernels.tuning import warmup_schedule
+from offcut.methods import AUTO, MethodSettings
 from offcut.numerics.ess import effective_size
 from offcut.programs.cache import blocks_of
 from offcut.programs.precision import in_float64
@@ -56,7 +57,7 @@ class Contender:
     ----------
     name : str
     model : any model of this library
-    kernel : optional
+    method, kernel : optional
         As of ``offcut.sample``.
     approximate : bool
         Whether its draws are not those of the posterior.
@@ -69,6 +70,7 @@ class Contender:
     kernel: Kernel | None = None
     approximate: bool = False
     target: str = ""
+    method: str | MethodSettings = AUTO
 
 
 @dataclass(frozen=True)
@@ -243,8 +245,10 @@ def compare_samplers(
     ...     inside=lambda x: x > 0,
     ... )
     >>> x = np.array([0.1, 0.5, 0.7, 1.2, 2.0])
-    >>> kernels = {"HMC": offcut.HMC(0.3, 5), "Direct": offcut.Direct()}
-    >>> both = [Contender(name, model, kernel) for name, kernel in kernels.items()]
+    >>> both = [
+    ...     Contender("HMC", model, offcut.HMC(0.3, 5)),
+    ...     Contender("direct", model, method="direct"),
+    ... ]
     >>> found = compare_samplers(both, x, draws=50, warmup=50, repeats=2)
     >>> [one.contender.name for one in found.ran], found.ran[0].worst
     (['HMC'], 'loc')
@@ -331,7 +335,7 @@ class _Runs:
     ) -> None:
         self.model, self.settings = contender.model, settings
         self.sampler, self.arrays, self.observed = prepare(
-            contender.model, data, covariates, contender.kernel
+            contender.model, data, covariates, contender.kernel, contender.method
         )
         self.programs = blocks_of(self.sampler)
         self.n = next(iter(self.observed.values())).shape[0]

@@ -151,13 +151,13 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
             self.variance,
             self.support,
             prior=self.prior,
-            method=self.method,
         )
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", TrustWarning)  # said once, below
             posterior = sample(
                 model,
                 X[:, 0] if X.shape[1] == 1 else X,
+                method=self.method,
                 draws=self.n_draws,
                 warmup=self.n_warmup,
                 chains=self.n_chains,

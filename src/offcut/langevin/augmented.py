@@ -43,6 +43,8 @@ class Kept(NamedTuple):
 class AugmentedSampler(LangevinSampler):
     """NUTS, HMC or RandomWalk on the augmented joint."""
 
+    method = "augment"
+
     redraws = True
 
     def __init__(self, *arguments: Any) -> None:

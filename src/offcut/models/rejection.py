@@ -22,6 +22,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
 from offcut.base import Model, Prepared
 from offcut.errors import ModelError
+from offcut.methods import REJECTION
 from offcut.models.prior import Position, Prior, PriorLike, Theta
 from offcut.models.recording import CensoringLike, Clamped, checked_censoring
 from offcut.numerics.keys import with_native_fallback
@@ -116,6 +117,7 @@ class RejectionModel(Model):
     """
 
     #: Whether log a at an observation never depends on theta.
+    methods = REJECTION
     window_is_fixed = False
     #: The window, where the filter is one; and the base with its noise, where proposals have one.
     inside: Callable[..., ArrayLike] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
 
-from offcut.errors import ModelError
+from offcut.errors import ModelError, SettingsError
 
 #: Kinds of characters that do something instead of being seen: controls (terminal escapes among
 #: them), halves of characters (bytes of file names that are no UTF-8), ends of lines.
@@ -73,6 +73,31 @@ def renamed(**names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
             for old, new in names.items():
                 if old in settings:
                     raise ModelError(f"{old}= is called {new}= here: give {new}={settings[old]!r}")
+            return function(*arguments, **settings)
+
+        return call
+
+    return decorate
+
+
+def moved(**answers: Callable[[object], str]) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Refuse arguments that belong elsewhere now; ``answers`` say what to write for a value.
+
+    >>> @moved(method=lambda value: f"give offcut.sample(model, data, method={value!r})")
+    ... def model(prior): ...
+    >>> model(1, method="exchange")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    offcut.errors.SettingsError: method='exchange' has another place now: give ...
+    """
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        @wraps(function)
+        def call(*arguments: object, **settings: object) -> R:
+            for name, answer in answers.items():
+                if name in settings:
+                    value = settings[name]
+                    raise SettingsError(f"{name}={value!r} has another place now: {answer(value)}")
             return function(*arguments, **settings)
 
         return call

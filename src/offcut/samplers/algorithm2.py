@@ -201,6 +201,7 @@ class Pair(NamedTuple):
 class AugmentedSampler(ModelSampler[State]):
     """Algorithm 2 with a kernel that moves theta2 given X and Y (NUTS, HMC, RandomWalk)."""
 
+    method = "augment"
     redraws = True
     #: What is not finite where ``move`` is not sound.
     unsound = "the log density of data and rejections"

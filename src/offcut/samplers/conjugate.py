@@ -48,7 +48,7 @@ class Conjugate(Kernel):
     ========================================  ==================================================
     """
 
-    draws_exactly: ClassVar[bool] = True
+    kind: ClassVar[str] = "conjugate"
 
 
 def find_conjugate(model: RejectionModel, covariates: tuple) -> Match | NoMatch:

@@ -1,4 +1,13 @@
-"""``offcut.Direct``: NUTS on p(theta | X), where the mass of the window has a closed form.
+"""``method="direct"``: theta moves on p(theta | X), where the mass of the window has a closed form.
+
+Where that mass, Z(theta), is known, the honest thing is to use it; no rejections are drawn:
+
+    log p(X | theta) = sum_i log q(x_i | theta) - n log Z(theta).
+
+That is so for models made by ``offcut.truncated`` with single numbers as observations, a window
+made of ``offcut.regions`` (intervals, their unions and complements) and a base of a family whose
+tails are here (``TAILS``). Never chosen by itself; the summary of a slow run recommends it where it
+applies.
 
 log Z(theta) is the mass of a window made of intervals. Each family gives log F(x) and
 log(1 - F(x)), both accurate in their far tails. Between a and b
@@ -17,8 +26,7 @@ float, is -inf with gradient 0, and does not touch what the others say.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,9 +38,8 @@ from offcut.augmentation.acceptance import not_finite
 from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
 from offcut.augmentation.joint import log_joint
 from offcut.augmentation.rejections import Layout
-from offcut.base import BROKEN, OK, Info, Stage
+from offcut.base import BROKEN, OK, Info, Kernel, Stage
 from offcut.errors import SettingsError, StartError
-from offcut.kernels.nuts import NUTS
 from offcut.kernels.tuning import Tuning
 from offcut.models.data import Observed, point_like
 from offcut.models.filtered import Truncated
@@ -44,29 +51,6 @@ from offcut.regions.line import intervals
 from offcut.regions.region import Region
 from offcut.samplers.algorithm2 import ModelSampler
 from offcut.samplers.start import climb_to_start, shake_start
-
-
-@dataclass(frozen=True)
-class Direct(NUTS):
-    """No-U-Turn sampler on the exact likelihood; no rejections are drawn.
-
-    Where the mass of the window, Z(theta), has a closed form, the honest thing is to use it:
-
-        log p(X | theta) = sum_i log q(x_i | theta) - n log Z(theta).
-
-    That is so for models made by ``offcut.truncated`` with single numbers as observations, a
-    window made of ``offcut.regions`` (intervals, their unions and complements) and a base among
-    ``Normal``, ``LogNormal``, ``Exponential``, ``Weibull``, ``Logistic``, ``Laplace`` and
-    ``Pareto``. Never chosen by itself; the summary of a slow run recommends it where it applies.
-
-    Parameters
-    ----------
-    step_size, target_acceptance, max_doublings
-        As in ``NUTS``.
-    """
-
-    route: ClassVar[str] = "direct"
-
 
 Tails = tuple[jax.Array, jax.Array, jax.Array]  # log F, log S, log density
 LOG_HALF = float(np.log(0.5))
@@ -261,16 +245,17 @@ def why_not_direct(model: RejectionModel, covariates: tuple) -> str | None:
 
 
 class DirectSampler(ModelSampler):
-    """NUTS on the exact posterior."""
+    """A kernel on the exact posterior."""
 
+    method = "direct"
     draws_rejections = False
 
     def __init__(
-        self, model: RejectionModel, layout: Layout, kernel: Direct, covariates: tuple
+        self, model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple
     ) -> None:
         reason = why_not_direct(model, covariates)
         if reason is not None:
-            raise SettingsError(f"Direct() does not fit this model: {reason}")
+            raise SettingsError(f"method='direct' does not fit this model: {reason}")
         super().__init__(model, layout, kernel)
         assert isinstance(model, Truncated)
         self._base = model.base
@@ -289,7 +274,7 @@ class DirectSampler(ModelSampler):
             raise StartError(
                 f"the posterior density is {log_density(shaken)} at the start theta="
                 f"{shown(self.model.prior.constrain(shaken, exact))}, where all data are possible: "
-                "has the window no mass there? kernel=offcut.NUTS() does not need it"
+                "has the window no mass there? method='augment' does not need it"
             )
         imputed = first_imputed(data)
         theta = self.model.prior.constrain(shaken, exact)
@@ -300,7 +285,7 @@ class DirectSampler(ModelSampler):
     def step(
         self, key: jax.Array, state: State, stage: Stage, data: Observed
     ) -> tuple[State, Info]:
-        """One NUTS transition, after a draw of what is hidden."""
+        """One step of the kernel, after a draw of what is hidden."""
         key_move, key_hidden = jax.random.split(key)
         state, data, imputing = self.complete(key_hidden, state, data)
         position, tuning, stats, sound = self.kernel_step(

@@ -24,8 +24,7 @@ estimate it would change the target.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,11 +41,10 @@ from offcut.augmentation.algorithm1 import run_algorithm_1, run_per_observation,
 from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
 from offcut.augmentation.joint import log_unnormalised
 from offcut.augmentation.rejections import Layout, Rejected, empty_rejected, settle
-from offcut.base import BROKEN, FULL, MOST_REJECTED, OK, Info, Stage
+from offcut.base import BROKEN, FULL, MOST_REJECTED, OK, Info, Kernel, Stage
 from offcut.errors import SettingsError
-from offcut.kernels.base import WalkKernel, check_positive, check_target
-from offcut.kernels.random_walk import walk
-from offcut.kernels.tuning import Tuning, tuned
+from offcut.kernels.tuning import Tuning, target_of, tuned
+from offcut.methods import MethodSettings, PseudoMarginal
 from offcut.models.data import Observed, pad_rows
 from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
@@ -81,16 +79,16 @@ class WalkSampler(ModelSampler):
     """What exchange and pseudo-marginal share: a random walk judged by fresh simulations.
 
     Exact updates of blocks of theta draw from p(theta1 | X, theta2), which a budget would tilt by
-    an intractable factor; such models need a kernel that keeps Y.
+    an intractable factor; such models need a route that keeps Y.
     """
 
     smallest_scale = 0.0
 
-    def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
+    def __init__(self, model: RejectionModel, layout: Layout, kernel: Kernel) -> None:
         if model.exact_updates:
             raise SettingsError(
-                f"{type(kernel).__name__} cannot be combined with exact_updates: under a budget "
-                "the pair (theta1, Y) must be redrawn together; use NUTS, HMC or RandomWalk"
+                f"method={self.method!r} cannot be combined with exact_updates: under a budget "
+                "the pair (theta1, Y) must be redrawn together; use method='augment'"
             )
         super().__init__(model, layout, kernel)
         self._log_f = log_unnormalised(model, layout)
@@ -155,7 +153,7 @@ class WalkSampler(ModelSampler):
         key_walk, key_simulate, key_accept = jax.random.split(key, 3)
         # Its own fold: models with nothing hidden keep their bits.
         state, data, imputing = self.complete(jax.random.fold_in(key, 3), state, data)
-        position = walk(key_walk, state.position, state.tuning)
+        position = self.kernel.propose(key_walk, state.position, state.tuning)
         theta = prior.constrain(state.position, state.exact)
         new_theta = prior.constrain(position, state.exact)
         log_f = (
@@ -179,7 +177,7 @@ class WalkSampler(ModelSampler):
         moved = state._replace(position=position, log_estimate=estimate, rejected=rejected)
         new = settle(accepted, moved, state)
         if self.adapts:
-            target = self.kernel.target_acceptance
+            target = target_of(self.kernel)
             # A refusal by the budget says nothing about the scale where no step is small enough;
             # but far out, where data and prior alone would refuse, it is the step's own fault.
             unfiltered = log_f[1] - log_f[0] + log_prior - log_prior_here
@@ -220,29 +218,10 @@ class WalkSampler(ModelSampler):
         return not_finite(new_theta, "the log density of pseudo-data drawn there")
 
 
-@dataclass(frozen=True)
-class Exchange(WalkKernel):
-    """Exchange sampler with normal steps in unconstrained space.
-
-    Parameters
-    ----------
-    scale : float, optional
-        Standard deviation of a step, and then not adapted.
-    target_acceptance : float
-        What warm-up steers the scale to.
-    """
-
-    scale: float | None = None
-    target_acceptance: float = 0.25
-    route: ClassVar[str] = "exchange"
-
-    def __post_init__(self) -> None:
-        check_positive("scale", self.scale)
-        check_target(self.target_acceptance)
-
-
 class ExchangeSampler(WalkSampler):
     """Swap the parameters of data and pseudo-data."""
+
+    method = "exchange"
 
     def log_ratio(
         self,
@@ -282,40 +261,20 @@ class ExchangeSampler(WalkSampler):
         return ratio, state.log_estimate, count, run.worst, full, sound
 
 
-@dataclass(frozen=True)
-class PseudoMarginal(WalkKernel):
-    """Pseudo-marginal Metropolis with normal steps in unconstrained space.
-
-    Parameters
-    ----------
-    scale : float, optional
-        Standard deviation of a step, and then not adapted.
-    acceptances : int, optional
-        r, acceptances that the estimate waits for (for each observation where they have their
-        own proposals). The default aims at unit variance of the log estimate, n^2 (1 - Z/M) in
-        all at the starting point, 2**20 at the most.
-    target_acceptance : float
-        What warm-up steers the scale to.
-    """
-
-    scale: float | None = None
-    acceptances: int | None = None
-    target_acceptance: float = 0.2
-    route: ClassVar[str] = "pseudo_marginal"
-
-    def __post_init__(self) -> None:
-        check_positive("scale", self.scale)
-        check_positive("acceptances", self.acceptances, whole=True)
-        check_target(self.target_acceptance)
-
-
 class PseudoMarginalSampler(WalkSampler):
     """The estimate travels with the position; r travels with it too, as a constant."""
 
-    kernel: PseudoMarginal
+    method = "pseudo_marginal"
 
-    def __init__(self, model: RejectionModel, layout: Layout, kernel: PseudoMarginal) -> None:
+    def __init__(
+        self,
+        model: RejectionModel,
+        layout: Layout,
+        kernel: Kernel,
+        settings: MethodSettings | None = None,
+    ) -> None:
         super().__init__(model, layout, kernel)
+        self.method_settings: PseudoMarginal = PseudoMarginal.of(settings)
         # The noise of the estimate does not vanish with the step: without a floor, warm-up would
         # chase the target acceptance down to a step of zero.
         self.smallest_scale = 0.24 / max(model.prior.size, 1) ** 0.5
@@ -326,7 +285,7 @@ class PseudoMarginalSampler(WalkSampler):
         """(log estimate, r): r is fixed here for the whole run."""
         n = self.layout.n
         share = rejected / (rejected + n)
-        wanted = self.kernel.acceptances
+        wanted = self.method_settings.acceptances
         if wanted is None:
             unit = n * n * share if not self.layout.has_covariates else n * share
             most = 2**20 if not self.layout.has_covariates else max(1, 2**20 // n)
@@ -341,7 +300,7 @@ class PseudoMarginalSampler(WalkSampler):
         Multiplying the negative binomial law of k by the estimate gives that of k before r + n
         acceptances (before r + 1 for each observation, where they have their own proposals).
         """
-        wanted = jnp.int32(self.kernel.acceptances)
+        wanted = jnp.int32(self.method_settings.acceptances)
         extra = 1 if self.layout.has_covariates else self.layout.n
         log_estimate, _ = self._estimate(key, theta, wanted, data, extra=extra)
         return jnp.stack([log_estimate, wanted.astype(float)])

@@ -38,6 +38,10 @@ class Comparing:
     samplers: Annotated[
         str | None, typer.Option("--samplers", help="Only these, with commas.", metavar="A,B,...")
     ] = None
+    method: Annotated[
+        str | None,
+        typer.Option("--method", help="Only samplers of this route.", metavar="METHOD"),
+    ] = None
     quantity: Annotated[
         str | None,
         typer.Option("--quantity", help="Only this parameter; default: the slowest one."),
@@ -81,7 +85,13 @@ EPILOG = f"""[bold]Examples[/bold]
 
 
 def _compare(model: str, file: Path, **given: Any) -> None:
-    from offcut.app.compare import chosen_among, comparison_folder, contenders, write_comparison
+    from offcut.app.compare import (
+        chosen_among,
+        comparison_folder,
+        contenders,
+        of_method,
+        write_comparison,
+    )
     from offcut.app.fit.parse import parse_budget
     from offcut.app.fit.request import Request
     from offcut.app.fit.run import noticed
@@ -97,7 +107,7 @@ def _compare(model: str, file: Path, **given: Any) -> None:
     request = Request(model, file, **rows, options=chosen_options)
     with noticed():
         found, data, _ = contenders(request)
-    chosen = chosen_among(found, how.samplers)
+    chosen = chosen_among(of_method(found, how.method), how.samplers)
     largest = parse_budget(how.budget)
     folder = None if where.output is None else comparison_folder(where.output)
     status = err().status("reading") if not where.quiet else None

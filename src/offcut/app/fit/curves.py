@@ -270,7 +270,8 @@ def prepare_density(request: Request) -> Task:
         if support is None
         else f"The density lives on {support!r} and is zero elsewhere."
     ]
-    return Task(model, by_group(table, _points(table.values)), table, notes=notes)
+    data = by_group(table, _points(table.values))
+    return Task(model, data, table, notes=notes, method=request.options.method)
 
 
 def prepare_intensity(request: Request) -> Task:
@@ -306,7 +307,8 @@ def prepare_intensity(request: Request) -> Task:
         notes.append(f"Events were recorded in {window!r}.")
     model = GPIntensity(window, **_shared(request))
     data = by_group(table, _points(values))
-    return Task(model, data, table, notes=[*guesses, *notes], guesses=guesses)
+    notes = [*guesses, *notes]
+    return Task(model, data, table, notes=notes, guesses=guesses, method=request.options.method)
 
 
 def _shared(request: Request) -> dict[str, Any]:
@@ -315,7 +317,6 @@ def _shared(request: Request) -> dict[str, Any]:
         "covariance": options.covariance,
         "length_scale": number_or_none(options.length_scale, "--length-scale"),
         "variance": number_or_none(options.variance, "--variance"),
-        "method": options.method,
         "joint_moves": options.joint_moves,
     }
 

@@ -53,7 +53,8 @@ def prepare(request: Request) -> Task:
         hierarchical=table.group is not None,
     )
     notes = _notes(table, events, window, known)
-    return Task(model, {"": events.values}, table, table.group, notes, extra=events)
+    data = {"": events.values}
+    return Task(model, data, table, table.group, notes, extra=events, method=options.method)
 
 
 def _windows(request: Request, table: Table, transform: Any) -> tuple[Box | None, Region | None]:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from offcut import methods
+
 PANELS = DATA, MODEL, SAMPLING, OUTPUT = "Data", "Model", "Sampling", "Output"
 
 
@@ -39,24 +41,6 @@ class Order(StrEnum):
     rows = "rows"
 
 
-class LangevinMethod(StrEnum):
-    """How concentrations move."""
-
-    auto = "auto"
-    augment = "augment"
-    collapsed = "collapsed"
-    exchange = "exchange"
-    pseudo_marginal = "pseudo_marginal"
-    asymptotic = "asymptotic"
-
-
-class CurveMethod(StrEnum):
-    """How Gaussian process models are sampled."""
-
-    augment = "augment"
-    collapsed = "collapsed"
-
-
 class Covariance(StrEnum):
     """Covariance functions."""
 
@@ -77,6 +61,25 @@ def option(
 ) -> typer.models.OptionInfo:
     """An option for ``Annotated``; ``panel`` is where the help shows it, one of ``PANELS``."""
     return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, min=least)
+
+
+def method_option(offered: tuple[methods.Method, ...]) -> typer.models.OptionInfo:
+    """``--method`` of a model with these routes."""
+    names = [methods.AUTO, *(one.name for one in offered)]
+
+    def known(given: str) -> str:
+        if given not in names:
+            raise typer.BadParameter(f"{given!r} is not one of {', '.join(map(repr, names))}.")
+        return given
+
+    return typer.Option(
+        "--method",
+        help=f"Route to the posterior: {'; '.join(f'{one.name} {one.words}' for one in offered)}.",
+        rich_help_panel=MODEL,
+        metavar="METHOD",
+        parser=known,
+        autocompletion=lambda: names,
+    )
 
 
 File = Annotated[
@@ -175,9 +178,6 @@ Entries = Annotated[
     Order,
     option("--order", help="Entries of a frame, column by column or row by row.", panel=DATA),
 ]
-Concentrations = Annotated[
-    LangevinMethod, option("--method", help="How concentrations move.", panel=MODEL)
-]
 PriorMean = Annotated[
     float,
     option("--prior-mean", help="Mean of the exponential prior of concentrations.", panel=MODEL),
@@ -195,10 +195,8 @@ Variance = Annotated[
 CovarianceOf = Annotated[
     Covariance, option("--covariance", help="Covariance function.", panel=MODEL)
 ]
-Method = Annotated[
-    CurveMethod,
-    option("--method", help="Keep rejections (augment), or none, by quadrature (collapsed).",
-            panel=MODEL),
-]  # fmt: skip
+MixtureMethod = Annotated[str, method_option(methods.MIXTURE)]
+FramesMethod = Annotated[str, method_option(methods.FRAMES)]
+CurveMethod = Annotated[str, method_option(methods.CURVES)]
 BaseDensity = Annotated[Base, option("--base", help="What the process bends.", panel=MODEL)]
 Probability = Annotated[float, option("--probability", help="Of bands and circles.", panel=OUTPUT)]

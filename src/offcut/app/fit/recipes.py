@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 import typer
 
 from offcut.app.fit import options as o
+from offcut.methods import AUTO, FRAMES
 
 if TYPE_CHECKING:
     from offcut.app.fit.request import Fit, Request, Result, Task
@@ -61,6 +62,7 @@ class MixtureOptions:
     at_limits: o.Limits = o.AtLimits.keep
     components: o.Components = 50
     weights: o.Weights = o.ProcessOn.latent
+    method: o.MixtureMethod = AUTO
     transform: o.Transform = "none"
     compensate: o.Compensate = False
 
@@ -71,7 +73,7 @@ class LangevinOptions:
 
     frame: o.Frame = None
     order: o.Entries = o.Order.columns
-    method: o.Concentrations = o.LangevinMethod.auto
+    method: o.FramesMethod = "fastest"
     prior_mean: o.PriorMean = 10.0
     probability: o.Probability = 0.9
 
@@ -83,7 +85,7 @@ class IntensityOptions:
     covariance: o.CovarianceOf = o.Covariance.squared_exponential
     length_scale: o.LengthScale = None
     variance: o.Variance = None
-    method: o.Method = o.CurveMethod.augment
+    method: o.CurveMethod = AUTO
     probability: o.Probability = 0.9
     joint_moves: bool = True
 
@@ -96,7 +98,7 @@ class DensityOptions:
     covariance: o.CovarianceOf = o.Covariance.squared_exponential
     length_scale: o.LengthScale = None
     variance: o.Variance = None
-    method: o.Method = o.CurveMethod.augment
+    method: o.CurveMethod = AUTO
     probability: o.Probability = 0.9
     joint_moves: bool = True
 
@@ -224,13 +226,10 @@ RECIPES = {
             options=LangevinOptions,
             prepare="offcut.app.fit.langevin:prepare",
             result="offcut.app.fit.langevin:LangevinResult",
-            samplers={
-                name: {"method": name}
-                for name in ("augment", "collapsed", "exchange", "pseudo_marginal", "asymptotic")
-            },
+            samplers={one.name: {"method": one.name} for one in FRAMES if one.name != "fastest"},
             compared=("frame", "order", "prior_mean"),
             rows=Rows,
-            approximate=("asymptotic",),
+            approximate=tuple(one.name for one in FRAMES if not one.exact),
             examples=(
                 "offcut fit langevin orbits.csv --columns x1,x2,x3,y1,y2,y3 --frame 3x2",
                 "offcut fit langevin frames.npy --method collapsed",

@@ -18,6 +18,7 @@ import xarray as xr
 from offcut.app.fit.parse import parse_limits, parse_region, split_columns
 from offcut.app.html import Page, Section
 from offcut.errors import SettingsError
+from offcut.methods import AUTO
 from offcut.regions import Box
 from offcut.result.diagnostics import Table as Parameters
 from offcut.result.overview import Summary, summary
@@ -60,6 +61,8 @@ class Task:
     data : dict from group to array
         One entry, named "", where everything goes into one run.
     covariates : array or None
+    method : str
+        As of ``offcut.sample``.
     table : Table
         Rows and columns, after rows were left out.
     notes : list of str
@@ -77,6 +80,7 @@ class Task:
     notes: list[str] = field(default_factory=list)
     guesses: list[str] = field(default_factory=list)
     extra: Any = None
+    method: str = AUTO
 
 
 @dataclass

@@ -123,6 +123,7 @@ def _sampled(
                 task.model,
                 data,
                 covariates=task.covariates,
+                method=task.method,
                 checkpoint=folder.checkpoint(group),
                 progress=progress,
                 **request.sampling,

@@ -93,6 +93,7 @@ def describe(posterior: xr.DataTree, seconds: float | None) -> dict[str, Any]:
         "Worst R-hat": f"{found.r_hat:.3f} ({found.r_hat_of})",
         "Smallest ESS": f"{number(found.ess)} ({found.ess_of})",
         "Certificate": found.certificate,
+        "Method": str(attrs["method"]),
         "Kernel": str(attrs["kernel"]),
         "Seed": str(attrs["seed"]),
     }

@@ -58,11 +58,13 @@ class RunStore:
         *,
         seed: int = 0,
         kernel: Any = None,
+        method: str = "auto",
     ) -> FinishedRun:
         """``offcut.sample``, unless it is done; goes on where an earlier call stopped."""
         home = self.folder / name
         made_of = {
             "model": model.identity() if hasattr(model, "identity") else repr(model),
+            "method": method,
             "kernel": repr(kernel),
             "data": hashlib.sha256(np.ascontiguousarray(data).tobytes()).hexdigest()[:16],
             "length": list(length),
@@ -84,6 +86,7 @@ class RunStore:
         digest = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
         clock = _Clock(home / f"checkpoint-{digest}")
         settings = {**length._asdict(), "seed": seed, "kernel": kernel, "progress": self.progress}
+        settings["method"] = method
         with warnings.catch_warnings(), clock:
             warnings.simplefilter("ignore", offcut.errors.TrustWarning)  # they are on the page
             posterior = offcut.sample(model, data, checkpoint=clock.checkpoint, **settings)

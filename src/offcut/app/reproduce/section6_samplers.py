@@ -44,7 +44,7 @@ def curves() -> dict[str, tuple[str, Any, tuple[float, ...]]]:
     """Method, kernel and abscissas of every line of figure 3."""
     found: dict[str, tuple[str, Any, tuple[float, ...]]] = {
         WALK: ("augment", offcut.RandomWalk(0.1), WALK_SCALES),
-        EXCHANGE: ("exchange", offcut.Exchange(0.1), WALK_SCALES),
+        EXCHANGE: ("exchange", offcut.RandomWalk(0.1), WALK_SCALES),
     }
     for steps in LEAPFROGS:
         name = f"HMC, {steps} leapfrog step{'s' if steps > 1 else ''}"
@@ -78,7 +78,7 @@ def _line(
     x: np.ndarray, method: str, kernel: Any, scales: tuple[float, ...], plan: Plan
 ) -> dict[str, Any]:
     """For each scale: effective draws per CPU-second of every round, seconds a sweep, the mean."""
-    chain = Chain(model_of_the_paper(method), x, "kappa", kernel)
+    chain = Chain(model_of_the_paper(), x, "kappa", kernel, method=method)
     start = np.array([7.0, 11.0])
     found: dict[str, Any] = {"scales": list(scales), "rates": [], "seconds": [], "mean": []}
     for scale in scales:
