@@ -35,9 +35,7 @@ CHECKED = (
     "offcut.programs",
     "offcut.regions",
     "offcut.result",
-    "offcut.samplers.algorithm2",
-    "offcut.samplers.conjugacy",
-    "offcut.samplers.start",
+    "offcut.samplers",
 )
 #: A whole number is a float too, and a complex number (numpy's ArrayLike relies on it).
 CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"

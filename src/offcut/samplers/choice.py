@@ -7,7 +7,7 @@ go together is refused here, for every model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,8 @@ from offcut.kernels.nuts import NUTS
 from offcut.kernels.random_walk import RandomWalk
 from offcut.methods import AUTO, Method, MethodSettings, listed
 from offcut.models.data import (
+    Covariates,
+    HostPoints,
     Observed,
     as_arrays,
     as_covariates,
@@ -39,18 +41,20 @@ from offcut.models.data import (
 )
 from offcut.models.recording import refuse_vague_zones
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.types import KeyArray, Point
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import UnidentifiedError, digest
 from offcut.programs.precision import in_float64
 from offcut.samplers.algorithm2 import AugmentedSampler, ModelSampler
 from offcut.samplers.conjugacy import Match
-from offcut.samplers.conjugate import Conjugate, ConjugateSampler, find_conjugate
+from offcut.samplers.conjugacy.match import find_conjugate
+from offcut.samplers.conjugate import Conjugate, ConjugateSampler
 from offcut.samplers.direct import DirectSampler
 from offcut.samplers.walk import ExchangeSampler, PseudoMarginalSampler
 
 
 def observe(
-    model: RejectionModel, data: Any, covariates: Any
+    model: RejectionModel, data: object, covariates: object
 ) -> tuple[Observed, Layout, dict[str, np.ndarray]]:
     """Checked, padded arrays; the static sizes; and the data as named arrays for the result."""
     came = as_arrays(data, "data", as_they_came=True)
@@ -79,12 +83,14 @@ def observe(
     return observed, layout, named
 
 
-def _check_zones(model: RejectionModel, recorded: Any, covariates: tuple, n: int) -> None:
+def _check_zones(
+    model: RejectionModel, recorded: HostPoints, covariates: Covariates, n: int
+) -> None:
     """Zones of censored= say yes or no, of the data and of proposals."""
     if not isinstance(model.censored, tuple):
         return
 
-    def propose(key: jax.Array, *covariate: Any) -> Any:
+    def propose(key: KeyArray, *covariate: Point) -> Point:
         key_theta, key_point = jax.random.split(key)
         return model.recorded(model.propose(key_point, model.prior.sample(key_theta), *covariate))
 
@@ -95,8 +101,8 @@ def _check_zones(model: RejectionModel, recorded: Any, covariates: tuple, n: int
 
 def prepare(
     model: Model,
-    data: Any,
-    covariates: Any = None,
+    data: object,
+    covariates: object = None,
     kernel: Kernel | None = None,
     method: str | MethodSettings = AUTO,
 ) -> Prepared:
@@ -192,7 +198,7 @@ class KernelChoice(NamedTuple):
 
 @in_float64
 def kernel_for(
-    model: RejectionModel, *, covariates: Any = None, method: str | MethodSettings = AUTO
+    model: RejectionModel, *, covariates: object = None, method: str | MethodSettings = AUTO
 ) -> KernelChoice:
     """The route and the kernel that ``offcut.sample`` uses if no kernel is asked for, and why.
 
