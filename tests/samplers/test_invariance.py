@@ -19,6 +19,7 @@ from offcut.checks.invariance import invariance_test
 from offcut.numerics import keys
 from offcut.samplers.algorithm2 import AugmentedSampler
 from offcut.samplers.choice import ROUTES
+from offcut.samplers.conjugate import ConjugateSampler
 from statistical import models, negative_controls
 from statistical.truth import FALSE_ALARM
 
@@ -149,7 +150,7 @@ def test_a_window_that_depends_on_theta_is_a_wall_but_exact():
         log_accept=lambda theta, y: jnp.where(y > theta["edge"], 0.0, -jnp.inf),
         log_reject=lambda theta, y: jnp.where(y > theta["edge"], -jnp.inf, 0.0),
     )
-    assert run(model, offcut.HMC(0.1, 3)).p_value > FALSE_ALARM
+    assert run(model, ("augment", offcut.HMC(0.1, 3), None)).p_value > FALSE_ALARM
 
 
 @pytest.mark.calibrate
@@ -236,3 +237,62 @@ def test_two_collapsed_blocks_each_with_its_own_pair():
         exact_updates={"loc": draw_location, ("scale",): draw_scale},
     )
     assert run(model, KERNELS["HMC"], budget=5, n=4).p_value > FALSE_ALARM
+
+
+# Each move by itself: what the others do cannot hide what it does. (The step of exchange and
+# pseudo-marginal is one move; that of hidden values is in tests/augmentation.)
+
+
+def only(name, sampler, *arguments):
+    """A sampler with one of its moves."""
+
+    class Only(sampler):
+        def moves(self, key, state):
+            return [own for own in super().moves(key, state) if own[1].__name__ == name]
+
+    return lambda model, layout, kernel: Only(model, layout, kernel, *arguments)
+
+
+@pytest.mark.parametrize("name", ["HMC", "NUTS", "RandomWalk"])
+def test_theta_given_rejections_is_a_move(name):
+    control = only("given", AugmentedSampler)
+    assert run(half_normal(), KERNELS[name], control=control).p_value > FALSE_ALARM
+
+
+def test_theta_given_the_data_alone_is_caught():
+    control = only("given", negative_controls.forgets_rejections(AugmentedSampler))
+    assert run(half_normal(), KERNELS["HMC"], control=control).p_value < FALSE_ALARM
+
+
+CONJUGATE = ("augment", offcut.Conjugate(), None)
+
+
+@functools.cache
+def exponential():
+    return offcut.truncated(
+        prior={"rate": dist.Gamma(20.0, 20.0)},
+        base=lambda theta: dist.Exponential(theta["rate"]),
+        inside=lambda x: x > 0.5,
+    )
+
+
+def test_theta_from_sums_is_a_move():
+    control = only("given", ConjugateSampler, ())
+    assert run(exponential(), CONJUGATE, control=control).p_value > FALSE_ALARM
+
+
+def test_theta_from_sums_over_the_data_alone_is_caught():
+    control = only("given", negative_controls.forgets_rejections(ConjugateSampler), ())
+    assert run(exponential(), CONJUGATE, control=control).p_value < FALSE_ALARM
+
+
+def test_a_block_of_theta_with_its_rejections_is_a_move():
+    control = only("augment", AugmentedSampler)
+    result = run(collapsed(), KERNELS["HMC"], budget=5, n=4, control=control)
+    assert result.p_value > FALSE_ALARM
+
+
+def test_a_block_of_theta_beside_redrawn_rejections_is_caught():
+    control = only("augment", negative_controls.CollapsedBesideBudget)
+    result = run(collapsed(), KERNELS["HMC"], budget=5, n=4, control=control)
+    assert result.p_value < FALSE_ALARM

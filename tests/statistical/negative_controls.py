@@ -20,6 +20,17 @@ class NoAugmentation(AugmentedSampler):
         return run._replace(rejected=run.rejected._replace(count=jnp.int32(0)))
 
 
+def forgets_rejections(sampler):
+    """theta moves as if there were no rejections, beside those that are held."""
+
+    class Forgets(sampler):
+        def move(self, key, drawn, stage, data):
+            none = drawn.rejected._replace(count=jnp.int32(0))
+            return super().move(key, drawn._replace(rejected=none), stage, data)
+
+    return Forgets
+
+
 class OneSetShort(AugmentedSampler):
     """n - 1 sets of rejections for n observations."""
 
