@@ -169,18 +169,18 @@ def kernels() -> None:
     print(
         "\nEffective draws per second, normal seen above zero, n = 100, four chains, two cores:\n"
     )
-    print("kernel            draws   seconds     ESS loc   ESS scale   ESS of |Y|   ESS loc/s")
+    print("sampler           draws   seconds     ESS loc   ESS scale   ESS of |Y|   ESS loc/s")
     x = engine.half_normal_data(100)
     model = engine.model()
     table = {
-        "NUTS": (offcut.NUTS(), 8000),
-        "HMC": (offcut.HMC(num_steps=5), 8000),
-        "RandomWalk": (offcut.RandomWalk(), 8000),
-        "Exchange": (offcut.Exchange(), 8000),
-        "PseudoMarginal": (offcut.PseudoMarginal(), 2000),
+        "NUTS": ({"kernel": offcut.NUTS()}, 8000),
+        "HMC": ({"kernel": offcut.HMC(num_steps=5)}, 8000),
+        "RandomWalk": ({"kernel": offcut.RandomWalk()}, 8000),
+        "exchange": ({"method": "exchange"}, 8000),
+        "pseudo_marginal": ({"method": "pseudo_marginal"}, 2000),
     }
-    for name, (kernel, draws) in table.items():
-        settings = {"warmup": 500, "chains": 4, "kernel": kernel, "progress": False}
+    for name, (how, draws) in table.items():
+        settings = {"warmup": 500, "chains": 4, "progress": False, **how}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             offcut.sample(model, x, draws=20, **settings)

@@ -55,10 +55,11 @@ class Chain:
 
         from offcut.driver.chain import CompiledBlock
         from offcut.numerics import keys
+        from offcut.samplers.choice import prepare
 
         self.jax, self.block, self.done = jax, block, 0
         with jax.enable_x64(True):
-            self.sampler, self.data, _ = model.prepare(x, None, None)
+            self.sampler, self.data, _ = prepare(model, x)
             self.key = keys.from_seed(1)
             state = self.sampler.start(self.key, self.data, 10**7)
             room = 2 ** int(np.ceil(np.log2(max(6 * len(x), 2**12))))
@@ -127,15 +128,16 @@ def effective() -> None:
         ("local Y, 100 moves", {**fixed, "rejections": offcut.BirthDeath(100)}, None, 8000),
         ("fresh Y, elliptical slice", plain, offcut.EllipticalSlice(), 8000),
         ("with joint moves (default)", fixed, None, 8000),
-        ("collapsed", {**fixed, "method": "collapsed"}, None, 8000),
+        ("collapsed", fixed, None, 8000),
         ("learned, with joint moves", {}, None, 4000),
-        ("learned, collapsed", {"method": "collapsed"}, None, 4000),
+        ("learned, collapsed", {}, None, 4000),
     ]  # fmt: skip
     print("\nEffective draws per CPU-second (and for each sweep), shimmer of 147 recordings\n")
     print("sampler                       ms a sweep  log density, least     log Z          |Y|")
     for name, settings, kernel, draws in table:
         model = offcut.GPDensity(**settings)
-        run = {"chains": 2, "kernel": kernel, "progress": False}
+        method = "collapsed" if name.endswith("collapsed") else "augment"
+        run = {"chains": 2, "method": method, "kernel": kernel, "progress": False}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             offcut.sample(model, x, draws=20, warmup=500, **run)

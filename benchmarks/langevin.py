@@ -77,8 +77,8 @@ class Ours(Chain):
 
         import offcut
 
-        model = offcut.MatrixLangevinModel(dist.Gamma(SHAPE, RATE), method=method)
-        super().__init__(model, x, "kappa", kernel, block)
+        model = offcut.MatrixLangevinModel(dist.Gamma(SHAPE, RATE))
+        super().__init__(model, x, "kappa", kernel, block, method)
 
     def warm_up(self) -> None:
         from offcut.kernels.tuning import warmup_schedule
@@ -266,7 +266,7 @@ def figures(x: np.ndarray, mean: np.ndarray, pictures: Path | None) -> None:
         "random walk, augmented": by_scale(
             x, mean, "augment", offcut.RandomWalk(0.1), WALK_SCALES, WALK_SWEEPS
         ),
-        "exchange": by_scale(x, mean, "exchange", offcut.Exchange(0.1), WALK_SCALES, WALK_SWEEPS),
+        "exchange": by_scale(x, mean, "exchange", offcut.RandomWalk(0.1), WALK_SCALES, WALK_SWEEPS),
     }
     table("standard deviation", WALK_SCALES, walks)
     trajectories = {

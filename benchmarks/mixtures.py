@@ -60,6 +60,7 @@ class Ours:
         from offcut.driver.chain import CompiledBlock
         from offcut.numerics import keys
         from offcut.regions import Box
+        from offcut.samplers.choice import prepare
 
         self.jax, self.block, self.done = jax, block, 0
         # About what budget="auto" finds for these data.
@@ -69,7 +70,7 @@ class Ours:
             Box(0, 1), K, weights=weights, split_merge=moves, reshape=reshape
         )
         with jax.enable_x64(True):
-            self.sampler, self.data, _ = model.prepare(x, None, None)
+            self.sampler, self.data, _ = prepare(model, x)
             state = self.sampler.start(keys.from_seed(1), self.data, self.budget)
             self.state = state if fit is None else self.taken_up(state, fit)
             self.key = keys.from_seed(2)

@@ -66,10 +66,10 @@ def numpyro_run(x: np.ndarray, draws: int) -> tuple[float, float, dict]:
         return warm, total - warm, mcmc.get_samples(group_by_chain=True)
 
 
-def our_run(model, kernel, x: np.ndarray, draws: int) -> tuple[float, float, dict]:
+def our_run(model, how: dict, x: np.ndarray, draws: int) -> tuple[float, float, dict]:
     def run(draws: int):
         return offcut.sample(
-            model, x, kernel=kernel, draws=draws, warmup=WARMUP, chains=CHAINS, progress=False
+            model, x, **how, draws=draws, warmup=WARMUP, chains=CHAINS, progress=False
         )
 
     run(10)
@@ -92,17 +92,15 @@ def against_numpyro() -> None:
         model = our_model()
         plan = {
             "NumPyro NUTS": (None, 4000),
-            "Direct": (offcut.Direct(), 4000),
-            "Conjugate": (offcut.Conjugate(), 20_000 if n < 1000 else 4000),
-            "NUTS": (offcut.NUTS(), 8000 if n < 1000 else 2000),
-            "Exchange": (offcut.Exchange(), 20_000 if n < 1000 else 4000),
+            "direct": ({"method": "direct"}, 4000),
+            "Conjugate": ({"kernel": offcut.Conjugate()}, 20_000 if n < 1000 else 4000),
+            "NUTS": ({"kernel": offcut.NUTS()}, 8000 if n < 1000 else 2000),
+            "exchange": ({"method": "exchange"}, 20_000 if n < 1000 else 4000),
         }
-        for name, (kernel, draws) in plan.items():
+        for name, (how, draws) in plan.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = (
-                    numpyro_run(x, draws) if kernel is None else our_run(model, kernel, x, draws)
-                )
+                result = numpyro_run(x, draws) if how is None else our_run(model, how, x, draws)
             warm, seconds, drawn = result
             ess = min(effective_size(np.asarray(v)) for v in drawn.values())
             needed = warm + WANTED * seconds / ess

@@ -20,18 +20,22 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jaxtyping import config as typing_config
 from jaxtyping import install_import_hook
 
 #: Rooms whose annotations are checked in every call of these tests, shapes included.
 CHECKED = (
+    "offcut.augmentation",
     "offcut.checks",
     "offcut.datasets",
     "offcut.driver",
     "offcut.files",
+    "offcut.models",
     "offcut.numerics",
     "offcut.programs",
     "offcut.regions",
     "offcut.result",
+    "offcut.samplers",
 )
 #: A whole number is a float too, and a complex number (numpy's ArrayLike relies on it).
 CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
@@ -129,6 +133,14 @@ def no_programs_of_patched_code(request: pytest.FixtureRequest) -> Any:
     patch.setattr = setattr_with_own_programs
     yield
     programs.CACHE = shared
+
+
+@pytest.fixture
+def unchecked() -> Any:
+    """No check of types: for calls that are wrong on purpose, which our own messages answer."""
+    typing_config.update("jaxtyping_disable", True)
+    yield
+    typing_config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

@@ -116,10 +116,15 @@ def pinned(directory: Path, output: Path) -> None:
     class Interrupting(Progress):
         phase_to_interrupt = ""
 
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
+        def __init__(self) -> None:
             self.names: dict[int, str] = {}
             self.steps: dict[int, int] = {}
+
+        def __enter__(self) -> Progress:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
 
         def phase(self, chain: int, name: str, done: int, total: int) -> None:
             self.names[chain], self.steps[chain] = name, 0
@@ -131,7 +136,7 @@ def pinned(directory: Path, output: Path) -> None:
                 Interrupting.phase_to_interrupt = ""
                 os.kill(os.getpid(), signal.SIGINT)
 
-    run.Progress = Interrupting
+    run._watched = lambda settings: Interrupting()
     Interrupting.phase_to_interrupt = "warm-up"
     try:
         offcut.sample(model, x, **SHORT)
@@ -180,7 +185,7 @@ def kinds() -> dict[str, Kind]:
         "censored": Kind(censored, np.minimum(observations(), 1.8), None, {"kernel": KERNEL}),
         "tight budget": Kind(truncated_normal, observations(), None, walk | {"budget": 260}),
         "restart": Kind(truncated_normal, observations(), None, walk, True),
-        "exchange": Kind(truncated_normal, observations(), None, {"kernel": offcut.Exchange()}),
+        "exchange": Kind(truncated_normal, observations(), None, {"method": "exchange"}),
         "mixture": Kind(lambda: mixture("latent"), _CLOUD),
         "mixture in the window": Kind(lambda: mixture("window"), _CLOUD),
         "frames": Kind(lambda: offcut.MatrixLangevinModel(dist.Gamma(1.0, 0.1)), _FRAMES),

@@ -5,16 +5,13 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import pytest
 
 import offcut
-from offcut.base import FULL, OK, Doubt, Info, Model, Prepared, Sampler
-from offcut.errors import MemoryLimitError, ModelError, SettingsError, TrustWarning
-from offcut.samplers.choice import prepare
+from offcut.base import FULL, OK, Doubt, Info, Model, Prepared, Request, Sampler
+from offcut.errors import MemoryLimitError, ModelError, TrustWarning
 
 RUN = {"draws": 4, "warmup": 2, "chains": 1, "progress": False}
 
@@ -48,8 +45,8 @@ class Plain(Model):
     def __init__(self, most: int | None = None) -> None:
         self.most = most
 
-    def prepare(self, data: Any, covariates: Any, kernel: Any) -> Prepared:
-        return Prepared(Counting(self.most), jnp.zeros(1), {"x": np.asarray(data)})
+    def prepare(self, request: Request) -> Prepared:
+        return Prepared(Counting(self.most), jnp.zeros(1), {"x": np.asarray(request.data)})
 
 
 class Talking(Plain):
@@ -78,7 +75,7 @@ class Talking(Plain):
 def test_a_model_needs_nothing_but_prepare() -> None:
     posterior = offcut.sample(Plain(), np.zeros(3), **RUN)
     assert posterior["posterior"]["count"].values.tolist() == [[3.0, 4.0, 5.0, 6.0]]
-    assert posterior.attrs["kernel_kind"] == ""
+    assert (posterior.attrs["method"], posterior.attrs["kernel_kind"]) == ("own", "")
     assert posterior.attrs["draws_exactly"] == 0
 
 
@@ -102,43 +99,6 @@ def test_what_is_no_model_is_refused() -> None:
 
     with pytest.raises(ModelError, match=r"another model of this library, got Duck"):
         offcut.sample(Duck(), np.zeros(3), **RUN)  # type: ignore[arg-type]
-
-
-def test_a_kernel_of_another_route_is_refused() -> None:
-    model = offcut.truncated(
-        {"loc": dist.Normal(0, 1)},
-        lambda theta: dist.Normal(theta["loc"], 1),
-        offcut.regions.Box(0, np.inf),
-    )
-    for kernel in (offcut.PolyaGamma(), "NUTS", None.__class__):
-        with pytest.raises(SettingsError, match=r"kernel must be one of offcut\.NUTS\(\)"):
-            offcut.sample(model, np.ones(3), kernel=kernel, **RUN)
-
-
-def test_the_route_comes_first_and_the_kernel_goes_with_it() -> None:
-    model = offcut.truncated(
-        {"rate": dist.Gamma(2, 1)},
-        lambda theta: dist.Exponential(theta["rate"]),
-        offcut.regions.Box(0, 3),
-    )
-    x = np.array([0.3, 0.8, 2.0])
-    kinds = {"augment": "Conjugate", "direct": "Direct", "exchange": "Exchange"}
-    with jax.enable_x64(True):
-        for method, kind in kinds.items():
-            sampler = prepare(model, x, None, None, method).sampler
-            assert type(sampler.kernel).__name__ == kind
-        assert prepare(model, x, None, offcut.HMC(), "augment").sampler.kernel == offcut.HMC()
-        assert prepare(model, x, None, None).sampler.draws_exactly
-        for method, kernel, words in [
-            ("exchange", offcut.NUTS(), r"NUTS\(.*goes with method='augment', not with"),
-            ("augment", offcut.Exchange(), r"Exchange\(.*goes with method='exchange', not with"),
-            ("Exchange", None, r"method must be one of 'auto', 'augment', 'direct', 'exchange'"),
-            ("auto", "exchange", r"left out, with method='exchange'"),
-        ]:
-            with pytest.raises(SettingsError, match=words):
-                prepare(model, x, None, kernel, method)
-        with pytest.raises(SettingsError, match="how Plain is sampled is one of its own arguments"):
-            prepare(Plain(), x, None, None, "exchange")
 
 
 def test_a_sampler_that_can_hold_no_more_says_so() -> None:

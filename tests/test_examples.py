@@ -13,14 +13,12 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
-import offcut
-
 mpl.use("Agg")
 
 DOCS = Path(__file__).parents[1] / "docs"
 EXAMPLES = sorted(path.stem for path in (DOCS / "examples").glob("*.py"))
-#: Kernels that compile in less time than NUTS; the others choose a quick one themselves.
-KERNELS = {"regression": offcut.Exchange(), "survey": offcut.Exchange()}
+#: Methods that compile in less time than NUTS; the others choose a quick one themselves.
+METHODS = {"regression": "exchange", "survey": "exchange"}
 #: What the naive analysis gets wrong, more than the short run does.
 TRAPS = {
     "censored": ["sd"],
@@ -55,8 +53,8 @@ def naive_of(name, result):
 )
 def test_example(name, tmp_path, capsys):
     settings = {"draws": 300, "warmup": 600, "chains": 2, "progress": False}
-    if name in KERNELS:
-        settings["kernel"] = KERNELS[name]
+    if name in METHODS:
+        settings["method"] = METHODS[name]
     results = load(name).main(tmp_path, **settings)
     out = capsys.readouterr().out
     assert "Certificate" in out

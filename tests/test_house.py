@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import offcut
@@ -13,6 +16,8 @@ SOURCES = ROOT / "src" / "offcut"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 #: Modules at the root that are read by their users' eyes: few enough to know them all.
 MOST_AT_ROOT = 7
+#: Files that a plain run calls functions of. (On the branch "moves" by itself: 40; to be 35.)
+MOST_WALKED = 40
 
 
 def folders() -> set[str]:
@@ -35,6 +40,25 @@ def test_every_file_that_contributing_names_is_there():
     assert named
     bases = (SOURCES, SOURCES.parent, ROOT)
     assert not [name for name in named if not any((base / name).exists() for base in bases)]
+
+
+@cache
+def walked() -> list[str]:
+    """Files that a plain run calls functions of, in the order of their first calls."""
+    walk = [sys.executable, "-W", "ignore", str(ROOT / "tests" / "walk.py")]
+    return subprocess.run(walk, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_a_plain_run_calls_functions_of_few_files():
+    assert len(walked()) <= MOST_WALKED, walked()
+
+
+def test_the_walk_in_contributing_goes_from_folder_to_folder_as_the_calls_do():
+    called = dict.fromkeys(f"{Path(file).parent}/" for file in walked())
+    (walk,) = re.findall(r"^\*\*A walk.*?\n\n", CONTRIBUTING, re.M | re.S)
+    named = dict.fromkeys(re.findall(r"`((?:\w+/)+)(?:\w+\.py)?`", walk))
+    named.pop("tests/", None)
+    assert list(named) == [folder for folder in called if folder != "./"]
 
 
 def test_few_modules_stand_at_the_root():

@@ -125,10 +125,10 @@ def main(directory: Path, draws: int = 4000, **settings) -> dict[str, dict[str, 
         print(textwrap.indent(textwrap.fill(str(warning.message), 90), "    "))
 
     # Little of the shape is left to see between limits so close, and sweeps would move slowly. But
-    # the share of a normal between two limits is known, and Direct() uses it.
+    # the share of a normal between two limits is known, and method="direct" uses it.
     window = pulse_model(offcut.regions.Box(0, 10))
     exact = volts[volts < 10]
-    thrown_away = offcut.sample(window, exact, **settings | {"kernel": offcut.Direct()})
+    thrown_away = offcut.sample(window, exact, **settings | {"method": "direct"})
 
     model = pulse_model(lambda v: v > 0, censored=offcut.Clamped(upper=10))
     print(f"\nThe answer. Kernel: {offcut.kernel_for(model)}.\n")

@@ -14,7 +14,7 @@ The answer: the base is about true luminosities, ``noise`` about measured ones g
 the window about the measured. Offcut draws the true luminosity of every galaxy in the catalogue,
 and of those that are missing. With so much imputed a sweep of the default kernel moves slowly:
 its summary says that nearly all of what a sweep knows is imputed, and recommends
-``offcut.Exchange()``, which we use.
+``method="exchange"``, which we use.
 
 Everything is normal here, so the truth can be known: the measured value o is Normal(mu,
 sqrt(tau^2 + error^2)), truncated at the limit, and the exact posterior is computed on a grid.
@@ -144,7 +144,7 @@ def main(directory: Path, draws: int = 16_000, **settings) -> dict[str, dict[str
         measured,
         covariates={"error": error},
         draws=draws,
-        **{"kernel": offcut.Exchange()} | settings,
+        **{"method": "exchange"} | settings,
     )
     print(f"{len(measured)} galaxies in the catalogue.\n\n{offcut.summary(posterior)}")
 

@@ -23,6 +23,7 @@ from scipy.stats import gaussian_kde
 
 import offcut
 from offcut.gp.evaluation import Bands
+from offcut.samplers.choice import prepare
 
 KERNEL = offcut.HMC(num_steps=16, jitter=0.5)
 PROBABILITY = 0.9
@@ -131,8 +132,8 @@ def simulate(number: int, replicate: int, n: int) -> np.ndarray:
 
 def default_model(x: np.ndarray) -> offcut.GPDensity:
     """All by default, with the number of functions rounded up."""
-    size = offcut.GPDensity(method="collapsed").prepare(x, None, None)[0].plan.basis.number
-    return offcut.GPDensity(basis=-(-size // ROUND) * ROUND, method="collapsed")
+    size = prepare(offcut.GPDensity(), x).sampler.plan.basis.number
+    return offcut.GPDensity(basis=-(-size // ROUND) * ROUND)
 
 
 def fit(x: np.ndarray, points: np.ndarray) -> tuple[Bands, xr.DataTree]:
@@ -140,9 +141,8 @@ def fit(x: np.ndarray, points: np.ndarray) -> tuple[Bands, xr.DataTree]:
     model = default_model(x)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few effective draws: R-hat is in the table
-        posterior = offcut.sample(
-            model, x, draws=500, warmup=500, chains=2, kernel=KERNEL, progress=False
-        )
+        how = {"method": "collapsed", "kernel": KERNEL}
+        posterior = offcut.sample(model, x, draws=500, warmup=500, chains=2, progress=False, **how)
     return model.bands(posterior, points, PROBABILITY), posterior
 
 

@@ -27,16 +27,15 @@ if TYPE_CHECKING:
     from offcut.kernels.random_walk import RandomWalk
     from offcut.langevin.distribution import MatrixLangevin
     from offcut.langevin.model import MatrixLangevinModel
+    from offcut.methods import PseudoMarginal
     from offcut.mixtures.model import TruncatedMixture
     from offcut.models.filtered import selected, truncated
     from offcut.models.recording import Clamped
     from offcut.models.rejection import RejectionModel
     from offcut.numerics.normal import NormalInverseWishart
-    from offcut.result.summary import summary
+    from offcut.result.overview import summary
     from offcut.samplers.choice import kernel_for
     from offcut.samplers.conjugate import Conjugate
-    from offcut.samplers.direct import Direct
-    from offcut.samplers.walk import Exchange, PseudoMarginal
     from offcut.sampling import sample
 
 
@@ -60,16 +59,14 @@ _HOMES = {
     "augment": "offcut.augmentation.algorithm1",
     "check": "offcut.checks.model_check",
     "prior_acceptance": "offcut.checks.prior_rates",
-    "summary": "offcut.result.summary",
+    "summary": "offcut.result.overview",
     "mixing_rate_bound": "offcut.checks.mixing_bound",
     "kernel_for": "offcut.samplers.choice",
     "NUTS": "offcut.kernels.nuts",
     "Conjugate": "offcut.samplers.conjugate",
-    "Direct": "offcut.samplers.direct",
     "HMC": "offcut.kernels.hmc",
     "RandomWalk": "offcut.kernels.random_walk",
-    "Exchange": "offcut.samplers.walk",
-    "PseudoMarginal": "offcut.samplers.walk",
+    "PseudoMarginal": "offcut.methods",
     "cytometry": "offcut.cytometry",
     "datasets": "offcut.datasets",
     "estimators": "offcut.estimators",
@@ -77,15 +74,18 @@ _HOMES = {
     "regions": "offcut.regions",
     "errors": "offcut.errors",
 }
+# What were kernels and are methods; PseudoMarginal is one with settings.
+_METHODS = {
+    "Direct": 'method="direct", kernel=offcut.NUTS(...)',
+    "Exchange": 'method="exchange", kernel=offcut.RandomWalk(scale=...)',
+}
 __all__ = [
     "HMC",
     "NUTS",
     "BirthDeath",
     "Clamped",
     "Conjugate",
-    "Direct",
     "EllipticalSlice",
-    "Exchange",
     "GPDensity",
     "GPIntensity",
     "MatrixLangevin",
@@ -116,6 +116,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
+    if name in _METHODS:
+        raise AttributeError(
+            f"offcut.{name} is a method now: offcut.sample(model, data, {_METHODS[name]}); the "
+            "kernel may be left out"
+        )
     if home is None:
         raise AttributeError(f"module 'offcut' has no attribute {name!r}")
     refuse_fork()  # importing computes already

@@ -2,9 +2,9 @@
 
     model, data  --prepare-->  sampler, arrays  --driver-->  draws  --result-->  posterior
 
-A *model* says what generated the data, and prepares a sampler for them. A *kernel* moves theta on
-a density; which density that is depends on the route to the posterior that it belongs to. A
-*sampler* is what the driver drives: a pure, compiled ``step`` and a few functions around it.
+A *model* says what generated the data, which routes there are to its posterior (``methods``), and
+prepares a sampler for one of them. A *kernel* moves theta on that route. A *sampler* is what the
+driver drives: a pure, compiled ``step`` and a few functions around it.
 Algorithm 2 is one (``offcut.samplers.algorithm2``), the exchange sampler another; a model with a
 better sweep of its own replaces the whole step. What the driver adds is common to all: keys,
 chains, blocks, warm-up schedule, budget, checkpoints, the result. It knows nothing of models.
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
+
+from offcut.methods import OWN, Method, MethodSettings
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -103,22 +105,24 @@ class Kernel:
 
     Attributes
     ----------
-    route : str
-        Which density theta moves on, by its name in ``offcut.samplers.choice.ROUTES``: "augment",
-        p(theta | X, Y) with rejections Y drawn anew in every sweep, unless the kernel is part of
-        another sampler. ``method=`` of ``offcut.sample`` has the same names.
-    draws_exactly : bool
-        Whether theta is drawn exactly from p(theta | X, Y) in place of a ``step``.
+    kind : str
+        What it asks of a route, by its name in ``offcut.methods.KERNELS``: "gradient", a log
+        density that can be differentiated, unless it says otherwise. A method names the kinds of
+        kernels that it takes.
     fixed_length : bool
         Whether every move has the same length, which the posterior may want longer or shorter.
-    target_acceptance : float
-        What warm-up steers ``stats["acceptance_rate"]`` to, if the kernel adapts.
+    target_acceptance : float or None
+        What warm-up steers ``stats["acceptance_rate"]`` to, if the kernel adapts. None leaves it
+        to the method (``on``).
     """
 
-    route: ClassVar[str] = "augment"
-    draws_exactly: ClassVar[bool] = False
+    kind: ClassVar[str] = "gradient"
     fixed_length: ClassVar[bool] = False
-    target_acceptance: float
+    target_acceptance: float | None
+
+    def on(self, method: Method) -> Kernel:
+        """The kernel on a route, with what the user has left to it."""
+        return self
 
     @property
     def adapts(self) -> bool:
@@ -139,6 +143,10 @@ class Kernel:
         """
         raise NotImplementedError
 
+    def propose(self, key: jax.Array, position: jax.Array, tuning: Any) -> jax.Array:
+        """A symmetric proposal, which the route judges in its own way: of the kind "walk"."""
+        raise NotImplementedError
+
 
 class Sampler:
     """What a model hands to the driver: subclass it and write ``start``, ``step`` and ``record``.
@@ -148,6 +156,10 @@ class Sampler:
 
     Attributes
     ----------
+    method : str
+        The route that it goes, one of its model's ``methods``.
+    method_settings : MethodSettings or None
+        Those of the route, where it has some.
     kernel_name : str
         For the result.
     kernel : Kernel or None
@@ -165,6 +177,8 @@ class Sampler:
         is what the rejections kept of it.
     """
 
+    method: str = OWN[0].name
+    method_settings: MethodSettings | None = None
     kernel_name: str = ""
     kernel: Kernel | None = None
     adapts: bool = False
@@ -217,6 +231,22 @@ class Sampler:
         """Check requirements that the step does not (host side, once a block); raise if broken."""
 
 
+class Request(NamedTuple):
+    """What a model is asked to prepare for. Method and kernel go together: ``sample`` has looked.
+
+    data, covariates : as the user gave them.
+    method : one of the model's ``methods``.
+    settings : of the method, where the user gave more than its name.
+    kernel : of a kind that the method takes; None where the model is to choose.
+    """
+
+    data: Any
+    covariates: Any
+    method: Method
+    settings: MethodSettings | None = None
+    kernel: Kernel | None = None
+
+
 class Prepared(NamedTuple):
     """What a model makes of data for the driver.
 
@@ -240,12 +270,20 @@ class Model:
 
     ``sample`` calls, in this order, ``prepare``, ``before``, then the driver, then ``facts`` and
     ``after``; ``identity`` and ``data_identity`` tell checkpoints and compiled programs apart.
+
+    Attributes
+    ----------
+    methods : tuple of Method
+        Routes to its posterior; the first is what ``method="auto"`` means.
     """
 
-    def prepare(self, data: Any, covariates: Any, kernel: Kernel | None) -> Prepared:
+    methods: ClassVar[tuple[Method, ...]] = OWN
+
+    def prepare(self, request: Request) -> Prepared:
         """The sampler, its arrays, and the observed data by name.
 
-        ``kernel`` is None where nobody asked for one; a model that takes none refuses others.
+        Called by ``offcut.samplers.choice.prepare`` only, which refuses methods that the model has
+        not and kernels that do not go with them.
         """
         raise NotImplementedError
 

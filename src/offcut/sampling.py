@@ -18,13 +18,14 @@ from offcut.driver.chains import Settings, run_chains
 from offcut.driver.checkpoints import Store
 from offcut.errors import CheckpointError, SettingsError, TrustWarning
 from offcut.kernels.tuning import warmup_schedule
+from offcut.methods import AUTO, MethodSettings
 from offcut.models.rejection import RejectionModel
 from offcut.programs.cache import blocks_of
 from offcut.programs.identity import UnidentifiedError, Unknown, digest
 from offcut.programs.precision import in_float64
-from offcut.result.summary import find_doubts, summary
+from offcut.result.overview import find_doubts, summary
 from offcut.result.tree import facts_about, make_tree, versions
-from offcut.samplers.choice import AUTO, prepare
+from offcut.samplers.choice import prepare
 from offcut.samplers.direct import why_not_direct
 
 
@@ -38,7 +39,7 @@ def sample(
     warmup: int = 1000,
     chains: int = 4,
     seed: int = 0,
-    method: str = AUTO,
+    method: str | MethodSettings = AUTO,
     kernel: Kernel | None = None,
     budget: int | str | None = "auto",
     checkpoint: str | PathLike | None = None,
@@ -61,13 +62,16 @@ def sample(
     seed : int
         Results depend on the seed alone, not on cores, threads or buffer sizes.
     method : "auto", "augment", "direct", "exchange" or "pseudo_marginal"
-        The route to the posterior of a rejection model: rejections held in every sweep ("augment",
-        and by default), rejections that only judge a step, or none at all where the window's mass
-        is known ("direct"). A kernel given belongs to one of them.
-    kernel : NUTS, HMC, RandomWalk, Exchange, PseudoMarginal, Conjugate or Direct, optional
-        How the parameters move. By default ``Conjugate()``, exact draws, where prior and base
-        are conjugate, else ``NUTS()``; ``posterior.attrs["kernel"]`` says which, and
-        ``offcut.kernel_for(model)`` says it beforehand.
+        The route to the posterior: rejections held in every sweep ("augment", which is "auto"), a
+        simulation that judges each step ("exchange", "pseudo_marginal"), or no rejections at all
+        where the window's mass is known ("direct"). Ready-made models have some of these and some
+        of their own, such as "collapsed". ``offcut.PseudoMarginal(acceptances=20)`` is a method
+        with settings. ``posterior.attrs["method"]`` says which it was.
+    kernel : NUTS, HMC, RandomWalk, Conjugate, PolyaGamma or EllipticalSlice, optional
+        How the parameters move on that route; never another route. By default on "augment"
+        ``Conjugate()``, exact draws, where prior and base are conjugate, else ``NUTS()``; on
+        "direct" ``NUTS()``; on the others ``RandomWalk()``. ``posterior.attrs["kernel"]`` says
+        which, and ``offcut.kernel_for(model)`` says it beforehand.
     budget : "auto", int or None
         Largest number of rejections in a sweep. "auto" fixes one with ample room at the end of
         warm-up; a number restricts the joint distribution to |Y| <= budget, exactly; None
@@ -121,7 +125,7 @@ def run(
     kernel: Kernel | None,
     settings: Settings,
     checkpoint: str | PathLike | None = None,
-    method: str = AUTO,
+    method: str | MethodSettings = AUTO,
 ) -> xr.DataTree:
     """``sample`` with settings already checked; tests use it to vary threads and buffers."""
     prepared = prepare(model, data, covariates, kernel, method)
@@ -152,6 +156,7 @@ def run(
         "model": type(model).__name__,
         **facts_about(sampler),
         "direct_available": int(_direct_available(rejection, prepared)),
+        "exchange_available": int("exchange" in {method.name for method in model.methods}),
         **model.facts(prepared),
     }
     tree = make_tree(drawn, prepared.observed, certificate, settings, facts, sampler.variables())
@@ -170,7 +175,7 @@ def _warn(doubts: list[Doubt]) -> None:
 
 
 def _direct_available(rejection: RejectionModel | None, prepared: Prepared) -> bool:
-    """Whether kernel=offcut.Direct() would fit."""
+    """Whether method="direct" would fit."""
     return rejection is not None and why_not_direct(rejection, prepared.arrays.covariates) is None
 
 
@@ -179,6 +184,7 @@ def _identity(model: Model, prepared: Prepared, settings: Settings) -> dict[str,
     return {
         "data": digest(sorted(prepared.observed.items()), model.data_identity(prepared)),
         "model": _model_digest(model, prepared.sampler),
+        "method": f"{prepared.sampler.method_settings or prepared.sampler.method}",
         "kernel": prepared.sampler.kernel_name,
         "draws": settings.draws,
         "thin": settings.thin,

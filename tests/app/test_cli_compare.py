@@ -97,7 +97,7 @@ def test_own_model_from_end_to_end(folder):
     for word in (
         "HMC",
         "Conjugate",
-        "Direct",
+        "direct",
         "loc",
         "reference",
         "does not fit",
@@ -107,7 +107,7 @@ def test_own_model_from_end_to_end(folder):
     with open("out/comparison.csv", newline="") as file:
         rows = {row["sampler"]: row for row in csv.DictReader(file)}
     assert float(rows["HMC"]["low_95%"]) < float(rows["HMC"]["ess_per_second"])
-    assert "window" in rows["Direct"]["refusal"]
+    assert "window" in rows["direct"]["refusal"]
     page = (folder / "out" / "report.html").read_text("utf-8")
     assert "Samplers compared: models.py:heights" in page
     assert page.count("<svg") == 1
@@ -134,6 +134,18 @@ def test_what_is_refused(folder):
         "there are paper's sweep, augment, collapsed",
     )
     refused(run("compare", "density", "x.npy", "--draws", "5"), "Invalid value for '--draws'")
+    refused(
+        run("compare", "models.py:heights", "x.npy", "--method", "collapsed"),
+        "method must be one of 'auto', 'augment', 'direct', 'exchange', 'pseudo_marginal' for",
+    )
+    refused(
+        run("compare", "models.py:heights", "x.npy", "--method", "direct", "--samplers", "nuts"),
+        "there is no 'nuts'; there are direct",
+    )
+    refused(
+        run("fit", "density", "x.npy", "--method", "exchange"),
+        "'exchange' is not one of 'auto', 'augment', 'collapsed'",
+    )
 
 
 def test_quantities(folder):

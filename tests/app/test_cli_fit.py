@@ -81,10 +81,9 @@ def test_density_of_every_kind_of_file(folder, kind, monkeypatch):
     assert result.exit_code == 0, told(result)
     assert "The density is highest at" in result.stdout
     with xr.open_datatree(folder / "out" / "posterior.nc", engine="h5netcdf") as tree:
-        model = offcut.GPDensity(
-            support=(0, np.inf), length_scale=2.0, variance=1.0, method="collapsed"
-        )
-        own = offcut.sample(model, X, draws=24, warmup=20, chains=1, progress=False)
+        model = offcut.GPDensity(support=(0, np.inf), length_scale=2.0, variance=1.0)
+        short = {"draws": 24, "warmup": 20, "chains": 1, "progress": False}
+        own = offcut.sample(model, X, method="collapsed", **short)
         np.testing.assert_array_equal(
             tree["posterior"]["weights"].values, own["posterior"]["weights"].values
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import jax
 import numpy as np
@@ -59,13 +60,18 @@ class _Values(dict):
 
 
 @pytest.mark.parametrize(
-    "kernel",
-    [HMC, offcut.RandomWalk(), offcut.Exchange(), offcut.PseudoMarginal(acceptances=40)],
-    ids=lambda k: type(k).__name__,
+    "how",
+    [
+        {"kernel": HMC},
+        {"kernel": offcut.RandomWalk()},
+        {"method": "exchange"},
+        {"method": offcut.PseudoMarginal(acceptances=40)},
+    ],
+    ids=["HMC", "RandomWalk", "exchange", "pseudo-marginal"],
 )
-def test_the_draws_come_from_the_tilted_posterior(tilted, kernel):
+def test_the_draws_come_from_the_tilted_posterior(tilted, how):
     model, x, grid, restricted, budget, _ = tilted
-    posterior = offcut.sample(model, x, kernel=kernel, budget=budget, seed=21, **RUN)
+    posterior = offcut.sample(model, x, **how, budget=budget, seed=21, **RUN)
     assert posterior["sample_stats"]["rejected"].max() <= budget
     assert_agrees(posterior, restricted, ["loc", "scale"])
     assert_disagrees(posterior, grid, ["loc", "scale"])  # the test can tell the two apart
@@ -79,8 +85,11 @@ def test_cutting_instead_of_redrawing_gives_another_posterior(tilted):
 
 def test_the_pseudo_marginal_indicator_needs_a_run_of_its_own(tilted):
     model, x, _, restricted, budget, _ = tilted
-    kernel = offcut.PseudoMarginal(acceptances=len(x))
-    wrong = run_control(negative_controls.IndicatorFromEstimate, model, kernel, x, budget, seed=23)
+    walk = offcut.RandomWalk(target_acceptance=0.2)
+    control = partial(
+        negative_controls.IndicatorFromEstimate, settings=offcut.PseudoMarginal(len(x))
+    )
+    wrong = run_control(control, model, walk, x, budget, seed=23)
     assert_disagrees(wrong, restricted, ["loc", "scale"])
 
 
@@ -251,9 +260,8 @@ def test_auto_grows_its_budget_when_draws_come_near_it(monkeypatch, tilted):
 
 def test_exchange_and_pseudo_marginal_say_why_they_have_no_estimate(tilted):
     model, x, _, _, budget, _ = tilted
-    posterior = offcut.sample(
-        model, x, kernel=offcut.Exchange(0.5), budget=budget, draws=100, warmup=0, progress=False
-    )
+    how = {"method": "exchange", "kernel": offcut.RandomWalk(0.5), "budget": budget}
+    posterior = offcut.sample(model, x, **how, draws=100, warmup=0, progress=False)
     assert np.isnan(posterior.attrs["tv_estimate"])
     assert "attempts" in posterior.attrs["tv_note"]
     assert "attempts" not in posterior["sample_stats"]

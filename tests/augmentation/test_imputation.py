@@ -80,11 +80,11 @@ def clamped():
     return x, grid_of([above(LIMIT) if v == LIMIT else exact(v) for v in x])
 
 
-@pytest.mark.parametrize("kernel", [HMC, offcut.Exchange()], ids=["HMC", "Exchange"])
-def test_clamped_and_truncated_together(clamped, kernel):
+@pytest.mark.parametrize("how", [{"kernel": HMC}, {"method": "exchange"}], ids=["HMC", "exchange"])
+def test_clamped_and_truncated_together(clamped, how):
     x, grid = clamped
     model = normal_model(censored=offcut.Clamped(upper=LIMIT))
-    posterior = offcut.sample(model, x, kernel=kernel, seed=1, **RUN)
+    posterior = offcut.sample(model, x, **how, seed=1, **RUN)
     assert_agrees(posterior, grid, ["loc", "scale"])
     assert posterior["sample_stats"]["imputed"].mean() > 0.99
 

@@ -34,32 +34,32 @@ def heavy(window, covariates=False):
 
 
 CASES = [
-    (offcut.Conjugate(), (1, 1000), False, "a sum over data and rejections"),
-    (offcut.HMC(), (1, 1000), False, "log density of data and rejections"),
-    (offcut.Exchange(), (2, np.inf), False, "log density of pseudo-data"),
+    ({"kernel": offcut.Conjugate()}, (1, 1000), False, "a sum over data and rejections"),
+    ({"kernel": offcut.HMC()}, (1, 1000), False, "log density of data and rejections"),
+    ({"method": "exchange"}, (2, np.inf), False, "log density of pseudo-data"),
 ]
 LONGER = [
-    (offcut.NUTS(), (1, 1000), False, "log density of data and rejections"),
-    (offcut.RandomWalk(), (1, 1000), True, "log density of data and rejections"),
-    (offcut.HMC(), (1, 1000), True, "log density of data and rejections"),
-    (offcut.Conjugate(), (1, 1000), True, "a sum over data and rejections"),
+    ({"kernel": offcut.NUTS()}, (1, 1000), False, "log density of data and rejections"),
+    ({"kernel": offcut.RandomWalk()}, (1, 1000), True, "log density of data and rejections"),
+    ({"kernel": offcut.HMC()}, (1, 1000), True, "log density of data and rejections"),
+    ({"kernel": offcut.Conjugate()}, (1, 1000), True, "a sum over data and rejections"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("kernel", "window", "covariates", "said"),
+    ("how", "window", "covariates", "said"),
     [*CASES, *(pytest.param(*case, marks=pytest.mark.calibrate) for case in LONGER)],
 )
-def test_proposals_that_overflow_end_the_run(kernel, window, covariates, said):
+def test_proposals_that_overflow_end_the_run(how, window, covariates, said):
     options = {"covariates": np.zeros(3)} if covariates else {}
     with pytest.raises(ModelError, match=rf"{said}.* not finite at theta=\{{'alpha': 0.00"):
-        offcut.sample(heavy(window, covariates), X, kernel=kernel, **options, **RUN)
+        offcut.sample(heavy(window, covariates), X, **how, **options, **RUN)
 
 
 @pytest.mark.calibrate
 def test_only_the_number_of_proposals_counts_for_the_pseudo_marginal_sampler():
-    kernel = offcut.PseudoMarginal(acceptances=3)
-    posterior = offcut.sample(heavy((1, 1000)), X, kernel=kernel, **RUN)
+    method = offcut.PseudoMarginal(acceptances=3)
+    posterior = offcut.sample(heavy((1, 1000)), X, method=method, **RUN)
     assert np.isfinite(posterior["posterior"]["alpha"].values).all()
 
 

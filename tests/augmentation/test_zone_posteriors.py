@@ -37,20 +37,14 @@ def p_values(model, theta, x, limits, moments):
         arrays, _, _ = observe(model, x, limits)
         data = Observed(*arrays)
         start = first_imputed(data).whole
-        zones = zones_of(model, ())
+        own = jax.tree.map(lambda a: a[data.hidden.whole.rows], data.covariates)
+        censored = whole_module.InZones(model, zones_of(model, ()), data.hidden.whole, own)
         theta = {name: jnp.asarray(value) for name, value in theta.items()}
 
         def chain(key):
             def sweep(held, index):
-                held, reached, *moved = whole_module.draw_whole(
-                    model,
-                    zones,
-                    jax.random.fold_in(key, index),
-                    theta,
-                    data.hidden.whole,
-                    data.covariates,
-                    held,
-                )
+                own_key = jax.random.fold_in(key, index)
+                held, reached, *moved = censored.draw(own_key, theta, held)
                 return held, (held, reached, moved)
 
             return jax.lax.scan(sweep, start, jnp.arange(SWEEPS))[1]
@@ -231,7 +225,7 @@ def test_starving_rows_are_caught_and_reported(corners, monkeypatch):
     """What the sampler did before: those at one end of the table never come to be served."""
     few_proposals(monkeypatch)
     x, grid = corners
-    monkeypatch.setattr(whole_module, "slice_in_zones", lambda *arguments: arguments[6])
+    monkeypatch.setattr(whole_module.InZones, "slice", lambda *arguments: arguments[3])
     monkeypatch.setattr(jax.random, "permutation", lambda key, count: jnp.arange(count))
     monkeypatch.setattr("offcut.samplers.algorithm2.refuse_impossible_zones", lambda *_: None)
     with pytest.warns(TrustWarning, match="were not drawn for 100 sweeps or never"):

@@ -16,7 +16,7 @@ from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
 from offcut.checks.before import pile_ups
 from offcut.errors import DataError, ModelError, StartError
 from offcut.result.diagnostics import Run
-from offcut.result.summary import _undrawn
+from offcut.result.overview import _undrawn
 from offcut.samplers.choice import observe
 
 

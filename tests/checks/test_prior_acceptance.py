@@ -130,6 +130,7 @@ def test_a_broken_promise_is_refused(log_accept, said):
         offcut.prior_acceptance(model, draws=10)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_bad_settings(vague):
     for name in ("draws", "proposals", "n"):
         with pytest.raises(SettingsError, match=f"{name} must be a whole number of at least 1"):

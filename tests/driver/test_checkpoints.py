@@ -30,7 +30,7 @@ from conftest import assert_same_draws, contents
 from offcut.app.fit.folder import Folder
 from offcut.driver import chain as chain_module
 from offcut.driver import chains as run_module
-from offcut.driver.checkpoints import Store, _sealed, refuse_in_use
+from offcut.driver.checkpoints import Segment, Store, _sealed, refuse_in_use
 from offcut.errors import CheckpointError
 from offcut.samplers.choice import observe
 
@@ -205,10 +205,10 @@ def test_draws_without_their_state_are_no_part_of_the_run(tmp_path: Path, stray:
     def part(start: int, stop: int) -> dict[str, np.ndarray]:
         return {name: values[start:stop] for name, values in rows.items()}
 
-    store.save(0, 1, 0, 10, part(0, 10), [np.float64(1.0)])
-    store._write_segment(f"chain-0-draws-1-10-{stray}.seg", part(10, stray))
-    store.save(0, 1, 10, 18, part(10, 18), [np.float64(2.0)])
-    store.save(0, 1, 18, 20, part(18, 20), [np.float64(3.0)])
+    store.save(0, 1, 0, 10, part(0, 10), [np.array(1.0)])
+    store._write_segment(Segment(0, "draws", 1, (10, stray)), part(10, stray))
+    store.save(0, 1, 10, 18, part(10, 18), [np.array(2.0)])
+    store.save(0, 1, 18, 20, part(18, 20), [np.array(3.0)])
     saved = store.load(0)
     store.close()
     assert (saved.phase, saved.done, float(saved.state[0])) == (1, 20, 3.0)
@@ -480,7 +480,7 @@ def test_a_segment_of_another_seed(
     other = Store(tmp_path / "other", {"seed": 6})
     segment = newest(finished, f"chain-0-{kind}-1-*.seg")
     with np.load(io.BytesIO(segment.read_bytes().split(b"\n", 2)[2])) as arrays:
-        other._write_segment(segment.name, dict(arrays))
+        other._write_segment(Segment.named(segment.name), dict(arrays))
     other.close()
     shutil.copy(tmp_path / "other" / segment.name, segment)
     assert_refused(
@@ -520,7 +520,7 @@ def test_what_the_disk_refuses_is_said_and_the_run_goes_on_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str
 ) -> None:
     store = Store(tmp_path / "c", {})
-    rows, state = {"stat:rejected": np.arange(10)}, [np.float64(1.0)]
+    rows, state = {"stat:rejected": np.arange(10)}, [np.array(1.0)]
     store.save(0, 1, 0, 10, rows, state)
 
     def refused(descriptor: int) -> None:
@@ -547,7 +547,7 @@ def test_a_path_below_a_file(
 def test_a_run_whose_checkpoint_was_cleared_stops_and_writes_nothing(tmp_path: Path) -> None:
     """Another run took its place meanwhile, with the same name and another lock."""
     path = tmp_path / "c"
-    rows, state = {"stat:rejected": np.arange(10)}, [np.float64(1.0)]
+    rows, state = {"stat:rejected": np.arange(10)}, [np.array(1.0)]
     first = Store(path, {"seed": 1})
     first.save(0, 1, 0, 10, rows, state)
     with pytest.raises(CheckpointError, match="is in use by another process"):
@@ -607,6 +607,7 @@ def test_a_path_that_is_a_file(
     )
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_a_path_that_is_no_path(truncated_normal: Any, observations: np.ndarray) -> None:
     with pytest.raises(CheckpointError, match="must be the path of a directory, got bool"):
         resume(True, truncated_normal, observations)

@@ -274,7 +274,9 @@ def test_without_a_budget_a_hopeless_proposal_comes_back_to_the_host_and_changes
     for capacity in (1, None):
         settings = Settings(60, 10, 2, 3, None, False, capacity=capacity)
         with jax.enable_x64(True):
-            runs.append(run(truncated_normal, observations, None, offcut.Exchange(1.0), settings))
+            walk = offcut.RandomWalk(1.0)
+            asked = (truncated_normal, observations, None, walk, settings)
+            runs.append(run(*asked, method="exchange"))
         growths.append(len(grown))
     assert growths[0] > growths[1] - growths[0]  # the little patience had to grow more often
     assert_same_draws(*runs)

@@ -68,7 +68,7 @@ class Counting(Sampler):
 class CountingModel(Model):
     """A model of a user's own."""
 
-    def prepare(self, data: Any, covariates: Any, kernel: Any) -> Any:
+    def prepare(self, request: Any) -> Any:
         return Counting(), jnp.zeros(1), {"x": np.zeros(1)}
 
 

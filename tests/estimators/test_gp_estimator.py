@@ -159,9 +159,8 @@ def test_copies(fitted: GaussianProcessDensity) -> None:
 
 def test_an_integer_is_the_seed_of_sample() -> None:
     found = short(random_state=7).fit(X)
-    again = offcut.sample(
-        found.model_, X[:, 0], draws=20, warmup=20, chains=1, seed=7, progress=False
-    )
+    run = {"draws": 20, "warmup": 20, "chains": 1, "seed": 7, "progress": False}
+    again = offcut.sample(found.model_, X[:, 0], method="collapsed", **run)
     for name, values in again["posterior"].data_vars.items():
         np.testing.assert_array_equal(found.posterior_["posterior"][name].values, values.values)
 

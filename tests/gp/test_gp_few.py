@@ -57,10 +57,11 @@ def model_of(process, **more):
     return offcut.GPIntensity((0, 1), rate=RATE, **SETTINGS, **more)
 
 
-def compared(process, n, kernel=None, run=RUN, **more):
+def compared(process, n, kernel=None, run=RUN, method="auto", **more):
     """p-values of Z and of what the data say about the shape of f, and of lambda."""
     model = model_of(process, **more)
-    return judged(model, quiet(offcut.sample, model, X[:n], kernel=kernel, **run), n)
+    how = {"method": method, "kernel": kernel, **run}
+    return judged(model, quiet(offcut.sample, model, X[:n], **how), n)
 
 
 def judged(model, posterior, n):
@@ -87,8 +88,8 @@ def judged(model, posterior, n):
 
 def test_no_events_are_data():
     """The posterior, and everything that is asked of it afterwards."""
-    model = model_of("intensity", method="collapsed")
-    posterior = quiet(offcut.sample, model, [], **RUN)
+    model = model_of("intensity")
+    posterior = quiet(offcut.sample, model, [], method="collapsed", **RUN)
     assert min(judged(model, posterior, 0).values()) > FALSE_ALARM
     places = np.linspace(0, 1, 5)
     bands = model.bands(posterior, places)

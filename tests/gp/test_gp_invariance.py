@@ -34,6 +34,7 @@ from offcut.gp.updates import EllipticalSlice, PolyaGamma
 from offcut.numerics import keys
 from offcut.numerics.normal import features as quadratic
 from offcut.numerics.normal import size as number_of_features
+from offcut.samplers.choice import prepare
 from statistical.truth import FALSE_ALARM
 
 pytestmark = [pytest.mark.statistical, pytest.mark.usefixtures("float64")]
@@ -54,7 +55,7 @@ class Case:
         rng = np.random.default_rng(0)
         low = 0.05 if isinstance(model, offcut.GPIntensity) else -1.0
         x = rng.uniform(low, 0.95, (n, d))
-        model.prepare(x[:, 0] if d == 1 else x, None, None)
+        prepare(model, x[:, 0] if d == 1 else x)
         self.prepared = next(iter(model._prepared.values()))
         self.n, self.d, self.budget = n, d, budget
 

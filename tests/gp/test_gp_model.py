@@ -15,6 +15,7 @@ from offcut.gp.basis import Basis, Box, covariance_error
 from offcut.gp.covariance import COVARIANCES
 from offcut.programs.cache import blocks_of
 from offcut.regions import Box as BoxRegion
+from offcut.samplers.choice import prepare
 
 X = np.random.default_rng(0).gamma(4.0, 0.5, size=40)
 RUN = {"draws": 400, "warmup": 200, "chains": 2, "progress": False}
@@ -114,7 +115,7 @@ def test_same_seed_same_draws_and_other_data_of_that_number_compile_nothing(mode
             again["posterior"]["weights"].values, posterior["posterior"]["weights"].values
         )
         with jax.log_compiles(False):
-            blocks = blocks_of(model.prepare(X, None, None)[0])
+            blocks = blocks_of(prepare(model, X)[0])
             compiled = [block.compilations for block in blocks.values()]
             assert sum(compiled) > 0
             offcut.sample(model, X * 1.0001, **RUN)
@@ -134,7 +135,6 @@ def test_same_seed_same_draws_and_other_data_of_that_number_compile_nothing(mode
         ({"base": "uniform"}, "bounded support"),
         ({"support": 3}, "Box or a pair"),
         ({"support": (2, 1)}, "lower exceeds upper"),
-        ({"method": "exchange"}, "method must be"),
         ({"nugget": 0}, "above 0"),
         ({"rejections": "local"}, "BirthDeath"),
     ],
@@ -150,7 +150,9 @@ def test_data_outside_the_support_are_counted():
     with pytest.raises(DataError, match="NaN"):
         offcut.sample(offcut.GPDensity(), [1.0, np.nan])
     with pytest.raises(SettingsError, match="PolyaGamma"):
-        offcut.sample(offcut.GPDensity(), X, kernel=offcut.Exchange())
+        offcut.sample(offcut.GPDensity(), X, kernel=offcut.RandomWalk())
+    with pytest.raises(SettingsError, match="method must be one of 'auto', 'augment', 'collapsed'"):
+        offcut.sample(offcut.GPDensity(), X, method="exchange")
     with pytest.raises(ModelError, match="up to 1,000 observations"):
         offcut.sample(offcut.GPDensity(basis=None), np.zeros(2000))
     with pytest.raises(ModelError, match="covariates"):
@@ -194,7 +196,7 @@ def test_priors_of_one_kind_do_not_share_a_sampler():
         offcut.GPDensity(length_scale=dist.LogNormal(at, 0.5).expand([2]), variance=1.0, basis=4)
         for at in (0.0, 0.1)
     ]
-    first, second = (model.prepare(x, None, None)[0] for model in made)
+    first, second = (prepare(model, x)[0] for model in made)
     assert first is not second
 
 
@@ -202,7 +204,7 @@ def test_priors_of_one_kind_do_not_share_a_sampler():
 def test_functions_at_the_data_need_not_be_kept(model):
     import jax.numpy as jnp
 
-    sampler, data, _ = model.prepare(np.resize(X, 5000), None, None)
+    sampler, data, _ = prepare(model, np.resize(X, 5000))
     w = jnp.asarray(np.random.default_rng(0).normal(size=sampler.plan.basis.number))
     np.testing.assert_allclose(
         sampler.at_data(w, data), sampler.at_data(w, data._replace(features=())), atol=1e-12

@@ -318,9 +318,10 @@ def test_a_base_that_excludes_the_data_is_refused():
     ids=["moving", "side"],
 )
 def test_draws_of_every_sampler_integrate_to_one(base, support, kernel, more):
+    method = more.pop("method", "auto")
     model = model_of(base, support, **({"basis": 6} | more))
     run = {"draws": 30, "warmup": 30, "chains": 2, "progress": False}
-    posterior = quiet(offcut.sample, model, X, kernel=kernel, **run)
+    posterior = quiet(offcut.sample, model, X, method=method, kernel=kernel, **run)
     ends = np.exp(posterior["posterior"]["loc"].values) + 2.2
     for chain, row in ((0, 0), (1, 29)):
         one = posterior.isel(chain=[chain], draw=[row])

@@ -64,9 +64,10 @@ def model(process, **more):
     return offcut.GPIntensity((0, 1), rate=(3.0, 0.1), **SETTINGS, **more)
 
 
-def compared(process, kernel=None, run=RUN, **more):
+def compared(process, kernel=None, run=RUN, method="auto", **more):
     """p-values of all statistics."""
-    posterior = quiet(offcut.sample, model(process, **more), X, kernel=kernel, **run)
+    how = {"method": method, "kernel": kernel, **run}
+    posterior = quiet(offcut.sample, model(process, **more), X, **how)
     box = (float(posterior.attrs["box_lower"][0]), float(posterior.attrs["box_upper"][0]))
     grid = truth(process, *box)
     # Weights of the result are w = √(S/L) beta.

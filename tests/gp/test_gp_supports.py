@@ -74,7 +74,7 @@ def truth(family, lower, upper):
     return Grid(log_density, loc=(*ends, 80), b1=(-5.5, 5.5, 40), b2=(-5.5, 5.5, 40))
 
 
-def compared(family, kernel=None, run=RUN, **more):
+def compared(family, kernel=None, run=RUN, method="auto", **more):
     """p-values of moments of loc."""
     model = offcut.GPDensity(
         family,
@@ -85,7 +85,7 @@ def compared(family, kernel=None, run=RUN, **more):
         variance=VARIANCE,
         **more,
     )
-    posterior = quiet(offcut.sample, model, X, kernel=kernel, **run)
+    posterior = quiet(offcut.sample, model, X, method=method, kernel=kernel, **run)
     # What was observed is possible in every draw: no end of the base is frozen below it.
     assert np.all(model.density(posterior, X, draws=True) > 0)
     box = (float(posterior.attrs["box_lower"][0]), float(posterior.attrs["box_upper"][0]))

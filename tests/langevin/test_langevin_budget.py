@@ -24,6 +24,7 @@ from offcut.langevin.augmented import AugmentedSampler
 from offcut.langevin.normaliser import log_normaliser, log_normaliser_of
 from offcut.langevin.sequential import log_envelope
 from offcut.numerics import keys
+from offcut.samplers.choice import prepare
 from statistical.truth import FALSE_ALARM, Grid, p_value
 
 pytestmark = pytest.mark.statistical
@@ -103,7 +104,7 @@ class OtherOrder(OneOrder):
 def test_another_order_is_another_target(control):
     with jax.enable_x64(True):
         model = MatrixLangevinModel(dist.Exponential(RATE))
-        sampler, data, _ = model.prepare(frames(), None, KERNEL)
+        sampler, data, _ = prepare(model, frames(), None, KERNEL)
         wrong = control(sampler.layout, sampler.prior, KERNEL, False, True)
         settings = Settings(RUN["draws"], RUN["warmup"], RUN["chains"], 3, BUDGET, False)
         schedule = warmup_schedule(RUN["warmup"])
@@ -116,6 +117,6 @@ def test_another_order_is_another_target(control):
 @pytest.mark.calibrate
 @pytest.mark.parametrize("method", ["exchange", "pseudo_marginal"])
 def test_other_methods_have_the_same_target(method):
-    model = MatrixLangevinModel(dist.Exponential(RATE), method=method)
-    posterior = offcut.sample(model, frames(), budget=BUDGET, **RUN | {"draws": 6000})
+    model, run = MatrixLangevinModel(dist.Exponential(RATE)), RUN | {"draws": 6000}
+    posterior = offcut.sample(model, frames(), method=method, budget=BUDGET, **run)
     assert smallest_p(posterior["posterior"]["kappa"].values, "falling") > FALSE_ALARM

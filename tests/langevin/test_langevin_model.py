@@ -16,6 +16,7 @@ from offcut.driver.chains import Settings
 from offcut.errors import DataError, ModelError, SettingsError, StartError
 from offcut.langevin.augmented import refuse_hopeless
 from offcut.programs.cache import blocks_of
+from offcut.samplers.choice import prepare
 from offcut.sampling import run
 
 SHORT = {"draws": 60, "warmup": 60, "chains": 2, "progress": False}
@@ -40,12 +41,12 @@ def posterior(model, frames):
 
 @pytest.fixture(scope="module")
 def inferred():
-    return MatrixLangevinModel(PRIOR, H="inferred", method="asymptotic")  # compiles fastest
+    return MatrixLangevinModel(PRIOR, H="inferred")
 
 
 @pytest.fixture(scope="module")
 def with_H(inferred, frames):  # noqa: N802
-    return offcut.sample(inferred, frames, **SHORT)
+    return offcut.sample(inferred, frames, method="asymptotic", **SHORT)  # compiles fastest
 
 
 def test_what_a_run_gives(posterior, frames):
@@ -90,7 +91,7 @@ def test_a_checkpoint_resumes_to_the_same_draws(model, frames, posterior, tmp_pa
 
 
 def test_a_second_run_compiles_nothing(model, frames, posterior):
-    programs = blocks_of(model.prepare(frames, None, None)[0])
+    programs = blocks_of(prepare(model, frames)[0])
     before = [block.compilations for block in programs.values()]
     assert sum(before) > 0
     offcut.sample(model, frames, **(SHORT | {"seed": 5}))
@@ -99,15 +100,15 @@ def test_a_second_run_compiles_nothing(model, frames, posterior):
 
 def test_the_larger_concentration_is_proposed_first(model, frames):
     """Whatever the order of the data's columns."""
-    sampler, _, _ = model.prepare(frames, None, None)
+    sampler, _, _ = prepare(model, frames)
     assert sampler.order(np.array([6.0, 12.0])).tolist() == [1, 0]
     assert sampler.order(np.array([12.0, 6.0])).tolist() == [0, 1]
 
 
 def test_unit_vectors_are_frames_of_one_column():
     directions = np.asarray(MatrixLangevin(np.eye(4)[:, :1] * 9).sample(jax.random.key(0), (40,)))
-    model = MatrixLangevinModel(PRIOR, method="auto")
-    posterior = offcut.sample(model, directions[:, :, 0], **SHORT)
+    model = MatrixLangevinModel(PRIOR)
+    posterior = offcut.sample(model, directions[:, :, 0], method="fastest", **SHORT)
     assert posterior.attrs["method"] == "collapsed"
     assert "of 4 by 1 is known" in str(offcut.summary(posterior))
     assert posterior["posterior"]["G"].shape[2:] == (4, 1)
@@ -146,27 +147,27 @@ def test_predictive_frames_and_regions(model, posterior, inferred, with_H):
 
 
 @pytest.mark.parametrize(
-    ("settings", "kernel", "method"),
+    ("asked", "kernel", "method"),
     [
-        ({"method": "auto"}, None, "collapsed"),
-        ({"method": "auto"}, offcut.Exchange(), "exchange"),
-        ({}, offcut.Exchange(), "exchange"),
-        ({}, offcut.PseudoMarginal(), "pseudo_marginal"),
-        ({"method": "pseudo-marginal"}, None, "pseudo_marginal"),
-        ({"method": "asymptotic"}, offcut.NUTS(), "asymptotic"),
+        ("auto", None, "augment"),
+        ("fastest", None, "collapsed"),
+        ("exchange", offcut.RandomWalk(), "exchange"),
+        (offcut.PseudoMarginal(acceptances=9), None, "pseudo_marginal"),
+        ("pseudo-marginal", None, "pseudo_marginal"),
+        ("asymptotic", offcut.NUTS(), "asymptotic"),
     ],
 )
-def test_methods_and_kernels(frames, settings, kernel, method):
-    model = MatrixLangevinModel(PRIOR, **settings)
-    assert model.facts(model.prepare(frames, None, kernel))["method"] == method
+def test_methods_and_kernels(model, frames, asked, kernel, method):
+    assert prepare(model, frames, None, kernel, asked).sampler.method == method
 
 
-def test_auto_beyond_the_exact_normaliser_augments():
+def test_the_fastest_beyond_the_exact_normaliser_augments(model):
     x = np.broadcast_to(np.eye(6)[:, :4], (5, 6, 4))
-    model = MatrixLangevinModel(PRIOR, method="auto")
-    assert model.facts(model.prepare(x, None, None))["method"] == "augment"
+    prepared = prepare(model, x, method="fastest")
+    assert prepared.sampler.method == "augment"
+    assert "of 6 by 4 is not known" in model.facts(prepared)["method_note"]
     with pytest.raises(ModelError, match="not for 6 by 4"):
-        MatrixLangevinModel(PRIOR, method="collapsed").prepare(x, None, None)
+        prepare(model, x, method="collapsed")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,6 @@ def test_auto_beyond_the_exact_normaliser_augments():
         ({"kappa_prior": dist.Normal(0, 1)}, "positive"),
         ({"kappa_prior": dist.Uniform(-1, 1)}, "positive"),
         ({"kappa_prior": dist.Dirichlet(np.ones(2))}, "single numbers"),
-        ({"method": "gibbs"}, "method must be one of"),
         ({"H": "identical"}, "identity"),
         ({"H": None}, "identity"),
         ({"H": np.eye(2)}, "data @ H"),
@@ -199,22 +199,21 @@ def test_data_and_settings_that_do_not_fit(model, frames):
     with pytest.raises(ModelError, match="3 entries"):
         offcut.sample(MatrixLangevinModel(dist.Gamma(2, np.ones(3))), frames, **SHORT)
     with pytest.raises(SettingsError, match=r"takes offcut\.NUTS"):
-        offcut.sample(MatrixLangevinModel(PRIOR, method="collapsed"), frames,
-                      kernel=offcut.Exchange(), **SHORT)  # fmt: skip
-    with pytest.raises(SettingsError, match=r"takes offcut\.Exchange"):
-        offcut.sample(MatrixLangevinModel(PRIOR, method="exchange"), frames,
-                      kernel=offcut.NUTS(), **SHORT)  # fmt: skip
+        offcut.sample(model, frames, method="collapsed", kernel=offcut.Conjugate(), **SHORT)
+    with pytest.raises(SettingsError, match=r"takes offcut\.RandomWalk"):
+        offcut.sample(model, frames, method="exchange", kernel=offcut.NUTS(), **SHORT)
+    with pytest.raises(SettingsError, match="method must be one of 'auto', 'augment', 'collapsed'"):
+        offcut.sample(model, frames, method="gibbs", **SHORT)
 
 
 def test_priors_by_column_and_with_bounds(frames):
-    bounded = MatrixLangevinModel(dist.Uniform(0.0, np.array([7.0, 40.0])), method="asymptotic")
-    posterior = offcut.sample(bounded, frames, **SHORT)
+    bounded = MatrixLangevinModel(dist.Uniform(0.0, np.array([7.0, 40.0])))
+    posterior = offcut.sample(bounded, frames, method="asymptotic", **SHORT)
     assert float(posterior["posterior"]["kappa"][..., 0].max()) <= 7.0
 
 
 def test_one_frame_is_enough_for_a_proper_prior(model):
-    posterior = offcut.sample(MatrixLangevinModel(PRIOR, method="asymptotic"),
-                              np.eye(3)[None, :, :2], **SHORT)  # fmt: skip
+    posterior = offcut.sample(model, np.eye(3)[None, :, :2], method="asymptotic", **SHORT)
     assert np.isfinite(posterior["posterior"]["kappa"]).all()
 
 
@@ -227,14 +226,14 @@ def test_hopeless_columns_are_refused_before_they_hang():
 
 def test_priors_that_tell_columns_apart_leave_draws_as_they_are(frames):
     told = MatrixLangevinModel(dist.Gamma(2, np.array([0.2, 0.3])), H="inferred")
-    prepared = told.prepare(frames, None, None)
+    prepared = prepare(told, frames)
     assert not prepared.sampler.symmetric
     assert "as drawn" in told.facts(prepared)["form"]
     for prior in ({"G_prior": np.ones((3, 2))}, {"H": MatrixLangevin(np.eye(2))}):
         model = MatrixLangevinModel(PRIOR, **({"H": "inferred"} | prior))
-        assert not model.prepare(frames, None, None)[0].symmetric
+        assert not prepare(model, frames)[0].symmetric
     plain = MatrixLangevinModel(PRIOR, H="inferred")
-    assert plain.prepare(frames, None, None)[0].symmetric
+    assert prepare(plain, frames)[0].symmetric
 
 
 def test_a_checkpoint_knows_its_prior_to_the_last_digit():
@@ -276,8 +275,9 @@ def test_thousands_of_frames():
     """At n = 10,000 the conditional of G has concentrations of 1e5."""
     F = np.array([[12.0, 0.0], [0.0, 6.0], [0.0, 0.0]])
     x = np.asarray(MatrixLangevin(F).sample(jax.random.key(3), (10_000,)))
-    model = MatrixLangevinModel(PRIOR, method="collapsed")
-    posterior = offcut.sample(model, x, draws=200, warmup=200, chains=2, progress=False)
+    model = MatrixLangevinModel(PRIOR)
+    run = {"draws": 200, "warmup": 200, "chains": 2, "progress": False}
+    posterior = offcut.sample(model, x, method="collapsed", **run)
     kappa = posterior["posterior"]["kappa"].values.reshape(-1, 2)
     assert (np.abs(kappa.mean(0) - [12, 6]) < 5 * kappa.std(0)).all()
     assert (kappa.std(0) < [0.3, 0.2]).all()

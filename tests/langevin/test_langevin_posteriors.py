@@ -38,10 +38,7 @@ METHODS = {
 }
 
 
-@cache
-def model(method):
-    """One for all data sets of a size, so that it compiles once."""
-    return MatrixLangevinModel(PRIOR, method=method)
+MODEL = MatrixLangevinModel(PRIOR)
 
 
 @cache
@@ -94,7 +91,8 @@ def statistics(posterior):
 @pytest.mark.parametrize("method", METHODS)
 def test_the_posterior_of_kappa_is_that_of_quadrature(name, method):
     wanted = truths(quadrature(name))
-    posterior = quiet(offcut.sample, model(method), data(name), kernel=METHODS[method], **RUN)
+    how = {"method": method, "kernel": METHODS[method]}
+    posterior = quiet(offcut.sample, MODEL, data(name), **how, **RUN)
     found = statistics(posterior)
     wrong = {key: p for key in wanted if (p := p_value(found[key], wanted[key])) < FALSE_ALARM}
     assert not wrong
@@ -106,7 +104,7 @@ def test_the_posterior_of_kappa_is_that_of_quadrature(name, method):
 def test_the_asymptotic_sampler_is_caught_and_says_so():
     wanted = truths(quadrature("simulated"))
     with pytest.warns(offcut.errors.TrustWarning, match="asymptotic normaliser"):
-        posterior = offcut.sample(model("asymptotic"), data("simulated"), **RUN)
+        posterior = offcut.sample(MODEL, data("simulated"), method="asymptotic", **RUN)
     found = statistics(posterior)
     assert min(p_value(found[key], wanted[key]) for key in wanted) < FALSE_ALARM
     assert "asymptotic" in posterior.attrs["approximation"]
@@ -116,9 +114,9 @@ def test_the_asymptotic_sampler_is_caught_and_says_so():
 @pytest.mark.parametrize("method", ["augment", "pseudo_marginal"])
 def test_more_samplers_agree_with_quadrature(method):
     wanted = truths(quadrature("simulated"))
-    kernel = offcut.NUTS() if method == "augment" else None
+    how = {"method": method, "kernel": offcut.NUTS() if method == "augment" else None}
     run = RUN | {"draws": 3000} if method == "pseudo_marginal" else RUN
-    posterior = quiet(offcut.sample, model(method), data("simulated"), kernel=kernel, **run)
+    posterior = quiet(offcut.sample, MODEL, data("simulated"), **how, **run)
     found = statistics(posterior)
     assert min(p_value(found[key], wanted[key]) for key in wanted) > FALSE_ALARM
 
@@ -131,8 +129,8 @@ def test_samplers_agree_on_rotations_with_both_frames_inferred():
         x = np.asarray(there.sample(keys.from_seed(2), (40,)))
     means = {}
     for method, draws in (("augment", 1000), ("collapsed", 500), ("exchange", 2000)):
-        shared = MatrixLangevinModel(PRIOR, H="inferred", method=method)
-        group = quiet(offcut.sample, shared, x, **(RUN | {"draws": draws}))["posterior"]
+        shared, run = MatrixLangevinModel(PRIOR, H="inferred"), RUN | {"draws": draws}
+        group = quiet(offcut.sample, shared, x, method=method, **run)["posterior"]
         modes = np.einsum("cdij,cdkj->cdik", group["G"].values, group["H"].values)
         values = np.concatenate([group["kappa"].values, modes[..., 0, :2]], axis=-1)
         means[method] = values.mean(axis=1)

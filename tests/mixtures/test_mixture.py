@@ -12,6 +12,7 @@ import offcut
 from offcut.driver.chains import Settings
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.regions import Ball, Box, ByGroup
+from offcut.samplers.choice import prepare
 from offcut.sampling import run
 
 WINDOW = Box([0, 0], [3, 3])
@@ -159,8 +160,8 @@ def test_models_that_are_the_same_share_compiled_code():
     two = offcut.TruncatedMixture(Box([0, 0], [3, 3]), components=5)
     other = offcut.TruncatedMixture(WINDOW, components=5, alpha=1.0000001)
     with jax.enable_x64(True):
-        assert one.prepare(x, None, None)[0] is two.prepare(x[:90], None, None)[0]
-        assert other.prepare(x, None, None)[0] is not one.prepare(x, None, None)[0]
+        assert prepare(one, x)[0] is prepare(two, x[:90])[0]
+        assert prepare(other, x)[0] is not prepare(one, x)[0]
 
 
 @pytest.mark.calibrate

@@ -23,6 +23,7 @@ from offcut.mixtures.window_mass import ANCHORS, importance_mass
 from offcut.numerics import keys
 from offcut.numerics.normal import Components, NormalInverseWishart, data_covariance
 from offcut.regions import Ball, Box, ByGroup, Polytope, Predicate
+from offcut.samplers.choice import prepare
 
 RNG = np.random.default_rng(16)
 DRAWS, K = 6, 6
@@ -122,7 +123,7 @@ def test_every_draw_integrates_to_one(name):
         found = {}
         for process in ("latent", "window"):
             model = offcut.TruncatedMixture(window, components=K, weights=process)
-            sampler, data, observed = model.prepare(x, covariates, None)
+            sampler, data, observed = prepare(model, x, covariates)
             if not found:
                 masses = jax.jit(sampler.log_masses)
                 roots = np.linalg.cholesky(covariances) / np.asarray(data.scale)[:, None]
@@ -316,7 +317,7 @@ def test_windows_are_looked_up_by_name(names, float64):
     x, group = in_groups(*names)
     window = ByGroup(dict(zip(names, (PRE, POST), strict=True)))
     model = offcut.TruncatedMixture(window, components=2)
-    sampler, data, observed = model.prepare(x, group, None)
+    sampler, data, observed = prepare(model, x, group)
     assert sampler.layout.groups == 2
     assert sampler.layout.names == tuple(map(str, sorted(names)))
     np.testing.assert_array_equal(observed["group"], group)
@@ -328,36 +329,36 @@ def test_windows_are_looked_up_by_name(names, float64):
     assert np.asarray(jnp.exp(mass.log))[1 - place, 0] < 1e-3
     swapped = offcut.TruncatedMixture(ByGroup(dict(zip(names, (POST, PRE), strict=True))))
     with pytest.raises(DataError, match="outside the window"):
-        swapped.prepare(x, group, None)
+        prepare(swapped, x, group)
 
 
 def test_windows_in_a_list_are_for_numbered_groups(float64):
     x, group = in_groups()
     listed = offcut.TruncatedMixture(ByGroup([PRE, POST]), components=2)
     with pytest.raises(DataError, match=r"groups are 'post', 'pre': say which window is whose"):
-        listed.prepare(x, group, None)
-    listed.prepare(x, np.where(group == "pre", 0, 1), None)
+        prepare(listed, x, group)
+    prepare(listed, x, np.where(group == "pre", 0, 1))
     with pytest.raises(DataError, match="groups are 1, 2: say"):
-        listed.prepare(x, np.where(group == "pre", 1, 2), None)
+        prepare(listed, x, np.where(group == "pre", 1, 2))
     named = offcut.TruncatedMixture(ByGroup({"pre": PRE, "after": POST}), components=2)
     with pytest.raises(DataError, match="no window for 'post'; ByGroup has windows for 'pre'"):
-        named.prepare(x, group, None)
+        prepare(named, x, group)
 
 
 def test_functions_of_the_group_get_its_number(float64):
     """The number that names it, not its place; where names are no numbers they are refused."""
     x, group = in_groups(100_023, 7)
     bent = lambda y, g: jnp.where(g == 7, y[0] < 1, y[0] > -1)  # noqa: E731
-    offcut.TruncatedMixture(bent, components=2).prepare(x, group, None)
+    prepare(offcut.TruncatedMixture(bent, components=2), x, group)
     thinned = offcut.TruncatedMixture(log_accept=lambda y, g: jnp.where(g >= 7, -0.1, 9.0))
-    thinned.prepare(x, group, None)
+    prepare(thinned, x, group)
     for model in (
         offcut.TruncatedMixture(bent),
         thinned,
         offcut.TruncatedMixture(ByGroup({"a": bent, "b": PRE})),
     ):
         with pytest.raises(DataError, match="gets its number"):
-            model.prepare(x, np.where(group == 7, "a", "b"), None)
+            prepare(model, x, np.where(group == 7, "a", "b"))
 
 
 def by_name(names=("pre", "post")):
@@ -439,8 +440,8 @@ def test_names_of_groups():
     with pytest.raises(DataError, match="got real numbers"):
         as_names([0.0, 1.0], 2)
     with pytest.raises(DataError, match="an identifier"):
-        offcut.TruncatedMixture(hierarchical=True).prepare(
-            RNG.normal(size=(2000, 2)), np.arange(2000), None
+        prepare(
+            offcut.TruncatedMixture(hierarchical=True), RNG.normal(size=(2000, 2)), np.arange(2000)
         )
 
 
@@ -485,7 +486,7 @@ def test_the_sampler_sees_the_same_numbers_in_any_units(column, factor, float64)
     x, model = three_populations(), offcut.TruncatedMixture(components=6)
     scale = np.where(np.arange(2) == column, factor, 1.0)
     shift = np.where(np.arange(2) == column, 64.0 * abs(factor), 0.0)
-    one, other = (model.prepare(data, None, None)[1] for data in (x, x * scale + shift))
+    one, other = (prepare(model, data)[1] for data in (x, x * scale + shift))
     sign = np.sign(scale)
     np.testing.assert_array_equal(other.x, one.x * sign[:, None])
     np.testing.assert_array_equal(other.scale, one.scale * np.abs(scale))

@@ -382,7 +382,7 @@ def test_unknown_kernels(kernel: Any) -> None:
         sample(MODEL, kernel=kernel)
 
 
-@pytest.mark.parametrize("kernel", [offcut.NUTS, offcut.Exchange])
+@pytest.mark.parametrize("kernel", [offcut.NUTS, offcut.RandomWalk])
 def test_kernel_classes(kernel: Any) -> None:
     with pytest.raises(SettingsError, match=r"an instance, with parentheses\), got .*"):
         sample(MODEL, kernel=kernel)
@@ -425,8 +425,7 @@ def test_whole_numbers(setting: str, value: Any) -> None:
         (offcut.HMC, "step_size"),
         (offcut.HMC, "num_steps"),
         (offcut.RandomWalk, "scale"),
-        (offcut.Exchange, "scale"),
-        (offcut.PseudoMarginal, "scale"),
+        (offcut.PseudoMarginal, "acceptances"),
     ],
 )
 def test_tuning_constants(kernel: Any, name: str, value: Any) -> None:

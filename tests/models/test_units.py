@@ -18,6 +18,7 @@ from scipy import stats
 import offcut
 from offcut import MatrixLangevin, MatrixLangevinModel
 from offcut.numerics import keys
+from offcut.samplers.choice import prepare
 from statistical import models
 from statistical.truth import FALSE_ALARM, Grid, assert_agrees, assert_disagrees
 
@@ -69,9 +70,9 @@ def cut():
     return x, models.half_normal_grid(x)
 
 
-def in_units(model, x, a, b, kernel):
+def in_units(model, x, a, b, kernel=None, method="auto"):
     """Draws of the model of a x + b, taken back."""
-    posterior = offcut.sample(model, a * x + b, kernel=kernel, **RUN)
+    posterior = offcut.sample(model, a * x + b, method=method, kernel=kernel, **RUN)
     group = posterior["posterior"].to_dataset()
     return {"posterior": {"loc": (group["loc"] - b) / a, "scale": group["scale"] / abs(a)}}
 
@@ -83,20 +84,20 @@ def test_other_units_give_the_same_posterior():
 
 
 UNITS = [(1e-2, 0.0), (1e3, 0.0), (1.0, 50.0), (-1.0, 0.0)]
-KERNELS = [
-    offcut.NUTS(),
-    offcut.RandomWalk(),
-    offcut.Exchange(),
-    offcut.Direct(),
-]
+KERNELS = {
+    "NUTS": {"kernel": offcut.NUTS()},
+    "RandomWalk": {"kernel": offcut.RandomWalk()},
+    "exchange": {"method": "exchange"},
+    "direct": {"method": "direct"},
+}
 
 
 @pytest.mark.calibrate
 @pytest.mark.parametrize(("a", "b"), UNITS)
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
-def test_more_units_and_kernels(a, b, kernel):
+@pytest.mark.parametrize("name", KERNELS)
+def test_more_units_and_kernels(a, b, name):
     x, grid = cut()
-    assert_agrees(in_units(windowed(a, b), x, a, b, kernel), grid, ["loc", "scale"])
+    assert_agrees(in_units(windowed(a, b), x, a, b, **KERNELS[name]), grid, ["loc", "scale"])
 
 
 @pytest.mark.calibrate
@@ -136,12 +137,12 @@ def test_turned_frames_have_the_same_concentrations_and_turned_directions(turn):
     """Where nothing is drawn, up to rounding."""
     x = frames()
     prior = dist.Exponential(0.1)
-    model = MatrixLangevinModel(prior, method="collapsed")
+    model = MatrixLangevinModel(prior)
     starts, values = [], []
     with jax.enable_x64(True):
         kappas = jnp.array([[3.0, 9.0], [8.0, 8.0], [1e-3, 40.0]])
         for data in (x, turn @ x):
-            sampler, arrays, _ = model.prepare(data, None, None)
+            sampler, arrays, _ = prepare(model, data, method="collapsed")
             starts.append(sampler.start(keys.from_seed(0), arrays, 1000))
             at = partial(sampler.log_likelihood, state=starts[-1], data=arrays)
             values.append(jax.vmap(at)(kappas))
@@ -175,9 +176,9 @@ def apart(first, second):
     ],
 )
 def test_the_posterior_of_turned_frames_is_turned(method, H):
-    model, turn = MatrixLangevinModel(dist.Exponential(0.1), H=H, method=method), MIRRORED
+    model, turn = MatrixLangevinModel(dist.Exponential(0.1), H=H), MIRRORED
     kernel = None if method == "exchange" else offcut.HMC(num_steps=3, jitter=0.4)
-    run = RUN | {"draws": 600, "warmup": 200, "kernel": kernel}
+    run = RUN | {"draws": 600, "warmup": 200, "method": method, "kernel": kernel}
     plain = offcut.sample(model, frames(), **run)["posterior"]
     turned = offcut.sample(model, turn @ frames(), **run | {"seed": 9})["posterior"]
     G = np.einsum("ij,cdjk->cdik", turn, plain["G"].values)

@@ -69,12 +69,11 @@ MODELS = {
             hierarchical=True,
         )
     ),
-    "MatrixLangevinModel(Gamma(1, 0.1), method='augment')": (
+    "MatrixLangevinModel(Gamma(1, 0.1))": (
         lambda: offcut.MatrixLangevinModel(dist.Gamma(1.0, 0.1))
     ),
-    "MatrixLangevinModel(Gamma(1, 0.1), G_prior=[[1, 0], [0, 1], [0, 0]], H='inferred', "
-    "method='auto')": lambda: offcut.MatrixLangevinModel(
-        dist.Gamma(1.0, 0.1), np.eye(3, 2), "inferred", "auto"
+    "MatrixLangevinModel(Gamma(1, 0.1), G_prior=[[1, 0], [0, 1], [0, 0]], H='inferred')": (
+        lambda: offcut.MatrixLangevinModel(dist.Gamma(1.0, 0.1), np.eye(3, 2), "inferred")
     ),
     "GPDensity()": offcut.GPDensity,
     "GPDensity(base=normal, covariance='matern32', length_scale=LogNormal(0, 0.5), "
@@ -87,8 +86,8 @@ MODELS = {
         prior=PRIOR,
         joint_moves=False,
     ),
-    "GPIntensity(window=(0, 24), basis=8, variance=1, rate=(2, 3), method='collapsed')": (
-        lambda: offcut.GPIntensity((0, 24), basis=8, variance=1.0, rate=(2, 3), method="collapsed")
+    "GPIntensity(window=(0, 24), basis=8, variance=1, rate=(2, 3))": (
+        lambda: offcut.GPIntensity((0, 24), basis=8, variance=1.0, rate=(2, 3))
     ),
 }
 

@@ -12,6 +12,7 @@ import offcut
 from offcut import plots
 from offcut.errors import DataError, SettingsError
 from offcut.plots.gp_models import MOST_POINTS
+from offcut.samplers.choice import prepare
 
 mpl.use("Agg")
 
@@ -47,7 +48,7 @@ def events(d, n=60):
     window = (0.0, 10.0) if d == 1 else ([0.0, 0.0], [4.0, 3.0])
     made = offcut.GPIntensity(window, basis=6, length_scale=2.0, variance=1.0, rate=(2.0, 0.1))
     with jax.enable_x64(True):
-        sampler, _, observed = made.prepare(x, None, None)
+        sampler, _, observed = prepare(made, x)
     shape = ("chain", "draw")
     weights = 0.5 * random.normal(size=(2, 30, sampler.plan.basis.number))
     tree = {

@@ -316,7 +316,6 @@ PROCESSES: dict[str, Callable[[], Any]] = {
     "family's prior": lambda: family(loc=1.5),
     "family's scale": lambda: family(scale=1.5),
     "family's class": lambda: family(base=dist.Logistic),
-    "method": lambda: GP(method="collapsed"),
     "birth and death": lambda: GP(rejections=offcut.BirthDeath(30)),
     "more births and deaths": lambda: GP(rejections=offcut.BirthDeath(31)),
     "intensity": lambda: offcut.GPIntensity((0, 1)),
@@ -345,7 +344,6 @@ FRAMES: dict[str, Callable[[], Any]] = {
     "G's prior": lambda: offcut.MatrixLangevinModel(dist.Gamma(1.0, 0.1), G_prior=np.eye(3, 2)),
     "H": lambda: offcut.MatrixLangevinModel(dist.Gamma(1.0, 0.1), H="inferred"),
     "H's prior": lambda: offcut.MatrixLangevinModel(dist.Gamma(1.0, 0.1), H=2 * np.eye(2)),
-    "method": lambda: offcut.MatrixLangevinModel(dist.Gamma(1.0, 0.1), method="collapsed"),
 }
 
 
@@ -398,11 +396,11 @@ def test_a_prior_of_a_family_that_is_edited_in_place_is_seen():
     prior = {"loc": dist.Normal(0.0, 1.0)}
     model = offcut.GPDensity(lambda theta: dist.Normal(theta["loc"], 0.5), prior=prior)
     before = identities(model, ONE)
-    sampler, _, _ = model.prepare(ONE, None, None)
+    sampler, _, _ = prepare(model, ONE)
     assert sampler.plan.base.prior.sites({"loc": 0.0})["loc"]["fn"].loc == 0.0
     prior["loc"] = dist.Normal(7.0, 1.0)
     assert all(one != other for one, other in zip(before, identities(model, ONE), strict=True))
-    sampler, _, _ = model.prepare(ONE, None, None)
+    sampler, _, _ = prepare(model, ONE)
     assert sampler.plan.base.prior.sites({"loc": 0.0})["loc"]["fn"].loc == 7.0
     prior["loc"] = dist.Normal(0.0, 1.0)
     assert identities(model, ONE) == before
@@ -411,7 +409,7 @@ def test_a_prior_of_a_family_that_is_edited_in_place_is_seen():
 def test_a_sampler_has_the_concentration_that_was_asked_for():
     for middle in (1.0, 50.0):
         model = mixture(alpha=dist.TruncatedNormal(middle, 0.1, low=0.0))
-        sampler, _, _ = model.prepare(TWO, None, None)
+        sampler, _, _ = prepare(model, TWO)
         drawn = sampler.weights.alpha.from_prior(jax.random.key(0))
         assert abs(float(drawn) - middle) < 1.0
 

@@ -70,7 +70,7 @@ def assert_same(found, wanted):
 @pytest.mark.parametrize("covariates", [False, True])
 @pytest.mark.parametrize("n", COUNTS)
 def test_sums_over_data_and_rejections_are_plain_sums(n, covariates):
-    """Those of NUTS, HMC and RandomWalk; of Exchange and PseudoMarginal; of Conjugate."""
+    """Those of NUTS, HMC and RandomWalk; of exchange and pseudo-marginal; of Conjugate."""
     here, layout = model(covariates), arrays(n, 0, covariates)[0]
 
     @jax.jit  # the data are arguments, as in a sampler; n is a constant of the program
@@ -179,21 +179,21 @@ def seen_mean(prior):
     return offcut.truncated(prior, lambda t: dist.Normal(t["loc"], 1.0), inside=Box(0, np.inf))
 
 
-KERNELS = [
-    offcut.NUTS(),
-    offcut.HMC(),
-    offcut.RandomWalk(),
-    offcut.Exchange(),
-    offcut.PseudoMarginal(acceptances=5),
-    offcut.Conjugate(),
-    offcut.Direct(),
-]
+ROUTES = {
+    "NUTS": {"kernel": offcut.NUTS()},
+    "HMC": {"kernel": offcut.HMC()},
+    "RandomWalk": {"kernel": offcut.RandomWalk()},
+    "exchange": {"method": "exchange"},
+    "pseudo-marginal": {"method": offcut.PseudoMarginal(acceptances=5)},
+    "Conjugate": {"kernel": offcut.Conjugate()},
+    "direct": {"method": "direct"},
+}
 ONE_MODEL = seen_mean({"loc": dist.Normal(0.0, 0.5)})
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: type(k).__name__)
-def test_every_kernel_counts_its_trips_by_one(read_program, kernel):
-    found = read_program(ONE_MODEL, np.array([2.0]), kernel=kernel, seed=1)
+@pytest.mark.parametrize("name", ROUTES)
+def test_every_sampler_counts_its_trips_by_one(read_program, name):
+    found = read_program(ONE_MODEL, np.array([2.0]), **ROUTES[name], seed=1)
     assert found
     assert set(found) == {1}
 

@@ -442,6 +442,7 @@ def test_intervals(region, pairs):
     assert intervals(region) == pairs
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_intervals_wants_a_region():
     with pytest.raises(ModelError, match="needs a region, got function"):
         intervals(lambda y: y > 0)
@@ -509,6 +510,7 @@ def test_a_fixed_window_ignores_covariates():
     assert (~Box(0, 1) | Ball(0, 1))(0.5, 3)
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -532,6 +534,7 @@ def test_mistakes_with_groups(call, message):
 # Errors
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("call", "message"),
     [

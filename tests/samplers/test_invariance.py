@@ -19,27 +19,30 @@ from offcut.checks.invariance import invariance_test
 from offcut.numerics import keys
 from offcut.samplers.algorithm2 import AugmentedSampler
 from offcut.samplers.choice import ROUTES
+from offcut.samplers.conjugate import ConjugateSampler
 from statistical import models, negative_controls
 from statistical.truth import FALSE_ALARM
 
 pytestmark = pytest.mark.statistical
 
+#: Method, kernel and settings of the method.
 KERNELS = {
-    "HMC": offcut.HMC(0.2, 5),
-    "NUTS": offcut.NUTS(0.3),
-    "RandomWalk": offcut.RandomWalk(0.5),
-    "Exchange": offcut.Exchange(0.8),
-    "PseudoMarginal": offcut.PseudoMarginal(0.8, acceptances=20),
+    "HMC": ("augment", offcut.HMC(0.2, 5), None),
+    "NUTS": ("augment", offcut.NUTS(0.3), None),
+    "RandomWalk": ("augment", offcut.RandomWalk(0.5), None),
+    "Exchange": ("exchange", offcut.RandomWalk(0.8), None),
+    "PseudoMarginal": ("pseudo_marginal", offcut.RandomWalk(0.8), offcut.PseudoMarginal(20)),
 }
 
 
-def run(model, kernel, *, control=None, n=5, covariates=(), **options):
+def run(model, how, *, control=None, n=5, covariates=(), **options):
+    method, kernel, settings = how
     with jax.enable_x64(True):
         layout = Layout.of(n, 1, bool(covariates), len(model.exact_updates))
         if control is not None:
-            sampler = control(model, layout, kernel)
+            sampler = control(model, layout, kernel, *([settings] if settings else []))
         else:
-            sampler = ROUTES[kernel.route].sampler(model, layout, kernel, covariates)
+            sampler = ROUTES[method].sampler(model, layout, kernel, covariates, settings)
         options.setdefault("replicates", 10_000)
         result = invariance_test(
             sampler, model, layout, keys.from_seed(11), covariates=covariates, **options
@@ -84,11 +87,10 @@ def test_cutting_to_the_budget_instead_of_redrawing_is_caught():
 
 
 def test_refreshing_the_pseudo_marginal_estimate_is_caught():
-    kernel = offcut.PseudoMarginal(0.4, acceptances=4)
-    assert run(half_normal(), kernel).p_value > FALSE_ALARM
+    how = ("pseudo_marginal", offcut.RandomWalk(0.4), offcut.PseudoMarginal(acceptances=4))
+    assert run(half_normal(), how).p_value > FALSE_ALARM
     assert (
-        run(half_normal(), kernel, control=negative_controls.RefreshedEstimate).p_value
-        < FALSE_ALARM
+        run(half_normal(), how, control=negative_controls.RefreshedEstimate).p_value < FALSE_ALARM
     )
 
 
@@ -106,11 +108,11 @@ def test_a_wrong_jacobian_is_caught():
 
 @pytest.mark.parametrize("name", ["HMC", "Exchange", "PseudoMarginal"])
 def test_observations_with_their_own_proposals(name):
-    kernel = KERNELS[name]
+    how = KERNELS[name]
     if name == "PseudoMarginal":
-        kernel = offcut.PseudoMarginal(0.8, acceptances=4)
+        how = (*how[:2], offcut.PseudoMarginal(acceptances=4))
     covariates = (jnp.linspace(-1.2, 1.2, 5),)
-    assert run(narrow_regression(), kernel, covariates=covariates).p_value > FALSE_ALARM
+    assert run(narrow_regression(), how, covariates=covariates).p_value > FALSE_ALARM
 
 
 @functools.cache
@@ -148,7 +150,7 @@ def test_a_window_that_depends_on_theta_is_a_wall_but_exact():
         log_accept=lambda theta, y: jnp.where(y > theta["edge"], 0.0, -jnp.inf),
         log_reject=lambda theta, y: jnp.where(y > theta["edge"], -jnp.inf, 0.0),
     )
-    assert run(model, offcut.HMC(0.1, 3)).p_value > FALSE_ALARM
+    assert run(model, ("augment", offcut.HMC(0.1, 3), None)).p_value > FALSE_ALARM
 
 
 @pytest.mark.calibrate
@@ -235,3 +237,62 @@ def test_two_collapsed_blocks_each_with_its_own_pair():
         exact_updates={"loc": draw_location, ("scale",): draw_scale},
     )
     assert run(model, KERNELS["HMC"], budget=5, n=4).p_value > FALSE_ALARM
+
+
+# Each move by itself: what the others do cannot hide what it does. (The step of exchange and
+# pseudo-marginal is one move; that of hidden values is in tests/augmentation.)
+
+
+def only(name, sampler, *arguments):
+    """A sampler with one of its moves."""
+
+    class Only(sampler):
+        def moves(self, key, state):
+            return [own for own in super().moves(key, state) if own[1].__name__ == name]
+
+    return lambda model, layout, kernel: Only(model, layout, kernel, *arguments)
+
+
+@pytest.mark.parametrize("name", ["HMC", "NUTS", "RandomWalk"])
+def test_theta_given_rejections_is_a_move(name):
+    control = only("given", AugmentedSampler)
+    assert run(half_normal(), KERNELS[name], control=control).p_value > FALSE_ALARM
+
+
+def test_theta_given_the_data_alone_is_caught():
+    control = only("given", negative_controls.forgets_rejections(AugmentedSampler))
+    assert run(half_normal(), KERNELS["HMC"], control=control).p_value < FALSE_ALARM
+
+
+CONJUGATE = ("augment", offcut.Conjugate(), None)
+
+
+@functools.cache
+def exponential():
+    return offcut.truncated(
+        prior={"rate": dist.Gamma(20.0, 20.0)},
+        base=lambda theta: dist.Exponential(theta["rate"]),
+        inside=lambda x: x > 0.5,
+    )
+
+
+def test_theta_from_sums_is_a_move():
+    control = only("given", ConjugateSampler, ())
+    assert run(exponential(), CONJUGATE, control=control).p_value > FALSE_ALARM
+
+
+def test_theta_from_sums_over_the_data_alone_is_caught():
+    control = only("given", negative_controls.forgets_rejections(ConjugateSampler), ())
+    assert run(exponential(), CONJUGATE, control=control).p_value < FALSE_ALARM
+
+
+def test_a_block_of_theta_with_its_rejections_is_a_move():
+    control = only("augment", AugmentedSampler)
+    result = run(collapsed(), KERNELS["HMC"], budget=5, n=4, control=control)
+    assert result.p_value > FALSE_ALARM
+
+
+def test_a_block_of_theta_beside_redrawn_rejections_is_caught():
+    control = only("augment", negative_controls.CollapsedBesideBudget)
+    result = run(collapsed(), KERNELS["HMC"], budget=5, n=4, control=control)
+    assert result.p_value < FALSE_ALARM

@@ -14,11 +14,11 @@ pytestmark = pytest.mark.statistical
 
 RUN = {"chains": 16, "draws": 1500, "warmup": 400, "progress": False}
 KERNELS = {
-    "NUTS": offcut.NUTS(),
-    "HMC": offcut.HMC(num_steps=8),
-    "RandomWalk": offcut.RandomWalk(),
-    "Exchange": offcut.Exchange(),
-    "PseudoMarginal": offcut.PseudoMarginal(acceptances=60),
+    "NUTS": {"kernel": offcut.NUTS()},
+    "HMC": {"kernel": offcut.HMC(num_steps=8)},
+    "RandomWalk": {"kernel": offcut.RandomWalk()},
+    "Exchange": {"method": "exchange"},
+    "PseudoMarginal": {"method": offcut.PseudoMarginal(acceptances=60)},
 }
 
 
@@ -31,7 +31,7 @@ def half_normal():
 @pytest.mark.parametrize("name", KERNELS)
 def test_all_kernels_give_the_posterior_of_a_truncated_normal(half_normal, name):
     model, x, grid = half_normal
-    posterior = offcut.sample(model, x, kernel=KERNELS[name], seed=3, **RUN)
+    posterior = offcut.sample(model, x, **KERNELS[name], seed=3, **RUN)
     assert_agrees(posterior, grid, ["loc", "scale"])
 
 
@@ -62,8 +62,8 @@ def test_truncated_regression_where_every_observation_has_its_own_proposal():
     y, c = models.regression_data()
     model = models.regression()
     grid = models.regression_grid(y, c)
-    for kernel in (offcut.HMC(num_steps=8), offcut.Exchange()):
-        posterior = offcut.sample(model, y, covariates=c, kernel=kernel, seed=5, **RUN)
+    for name in ("HMC", "Exchange"):
+        posterior = offcut.sample(model, y, covariates=c, **KERNELS[name], seed=5, **RUN)
         assert_agrees(posterior, grid, ["intercept", "slope"])
 
 

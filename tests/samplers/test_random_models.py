@@ -36,7 +36,7 @@ def compared(spec: Spec) -> dict[str, float]:
     grid = posterior_grid(spec)
     model, x, covariates = model_and_data(spec)
     posterior = offcut.sample(
-        model, x, covariates=covariates, kernel=KERNELS[spec.kernel], seed=spec.seed, **RUN
+        model, x, covariates=covariates, **KERNELS[spec.kernel], seed=spec.seed, **RUN
     )
     if spec.spread in ("number", "delta"):
         np.testing.assert_array_equal(posterior["posterior"]["s"], 1.0)

@@ -23,13 +23,13 @@ pytestmark = pytest.mark.statistical
 
 RUN = {"chains": 16, "draws": 600, "warmup": 200, "progress": False, "seed": 3}
 KERNELS = {
-    "NUTS": offcut.NUTS(),
-    "HMC": offcut.HMC(num_steps=5, jitter=0.3),
-    "RandomWalk": offcut.RandomWalk(),
-    "Exchange": offcut.Exchange(),
-    "PseudoMarginal": offcut.PseudoMarginal(acceptances=20),
-    "Conjugate": offcut.Conjugate(),
-    "Direct": offcut.Direct(),
+    "NUTS": {"kernel": offcut.NUTS()},
+    "HMC": {"kernel": offcut.HMC(num_steps=5, jitter=0.3)},
+    "RandomWalk": {"kernel": offcut.RandomWalk()},
+    "Exchange": {"method": "exchange"},
+    "PseudoMarginal": {"method": offcut.PseudoMarginal(acceptances=20)},
+    "Conjugate": {"kernel": offcut.Conjugate()},
+    "Direct": {"method": "direct"},
 }
 #: Far from where the prior expects them.
 X, C = np.array([2.6, 1.9]), np.array([0.4, -0.3])
@@ -77,7 +77,7 @@ def test_every_kernel_sees_a_single_observation(kernel, n, covariates):
         options["covariates"] = c
         grid = quadrature(x, none, c) if kernel == "Conjugate" else quadrature(x, c, none)
     posterior = quiet(
-        offcut.sample, model(kernel, covariates), x, kernel=KERNELS[kernel], **options, **RUN
+        offcut.sample, model(kernel, covariates), x, **KERNELS[kernel], **options, **RUN
     )
     assert_agrees(posterior, grid, ["loc"])
     assert_disagrees(posterior, quadrature([], [], []), ["loc"])  # the prior
@@ -108,8 +108,8 @@ def test_mixtures(weights, n):
 LANGEVIN = {
     "augment": langevin.HMC,
     "collapsed": langevin.WALK,
-    "exchange": langevin.EXCHANGE,
-    "pseudo_marginal": langevin.PSEUDO,
+    "exchange": langevin.SIMULATED,
+    "pseudo_marginal": langevin.SIMULATED,
 }
 
 

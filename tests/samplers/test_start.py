@@ -64,10 +64,10 @@ CASES = {
 }
 
 
-def starts(model, data, kernel, seeds=6):
+def starts(model, data, kernel=None, seeds=6, method="auto"):
     """Log likelihoods of all observations at the starts of some chains, and theta there."""
     with jax.enable_x64(True):
-        sampler, arrays, _ = prepare(model, data, None, kernel)
+        sampler, arrays, _ = prepare(model, data, None, kernel, method)
         found = []
         for seed in range(seeds):
             state = sampler.start(jax.random.key(seed), arrays, 10**6)
@@ -92,20 +92,20 @@ def test_every_chain_starts_where_all_data_are_possible(name):
     assert len({tuple(theta.values()) for _, theta in found}) == len(found)  # and apart
 
 
-@pytest.mark.parametrize("kernel", [offcut.NUTS(), offcut.Exchange(), offcut.PseudoMarginal()])
-def test_every_kernel_starts_there(kernel):
-    found = starts(*CASES["upper end"], kernel, seeds=3)
+@pytest.mark.parametrize("method", ["augment", "exchange", "pseudo_marginal"])
+def test_every_method_starts_there(method):
+    found = starts(*CASES["upper end"], seeds=3, method=method)
     assert np.isfinite([terms for terms, _ in found]).all()
 
 
 @pytest.mark.calibrate
-def test_the_direct_kernel_starts_there():
+def test_the_direct_method_starts_there():
     model = offcut.truncated(
         prior={"least": dist.LogNormal(1.0, 1.0), "tail": dist.LogNormal(0.0, 0.5)},
         base=lambda theta: dist.Pareto(theta["least"], theta["tail"], **OFF),
         inside=offcut.regions.Box(0.0, 50.0),
     )
-    found = starts(model, 0.1 + X, offcut.Direct())
+    found = starts(model, 0.1 + X, method="direct")
     assert np.isfinite([terms for terms, _ in found]).all()
 
 
@@ -144,9 +144,11 @@ def test_data_that_are_impossible_everywhere_are_refused():
         base=lambda theta: dist.Exponential(theta["rate"], **OFF),
         inside=offcut.regions.Box(-1.0, 5.0),
     )
-    for kernel in (offcut.NUTS(), offcut.Direct()):
+    for method in ("augment", "direct"):
         with pytest.raises(DataError, match=r"index 1 \(value -0.5"):
-            offcut.sample(negative, [0.5, -0.5], kernel=kernel, progress=False)
+            offcut.sample(
+                negative, [0.5, -0.5], method=method, kernel=offcut.NUTS(), progress=False
+            )
 
 
 def fixed_models():

@@ -20,6 +20,17 @@ class NoAugmentation(AugmentedSampler):
         return run._replace(rejected=run.rejected._replace(count=jnp.int32(0)))
 
 
+def forgets_rejections(sampler):
+    """theta moves as if there were no rejections, beside those that are held."""
+
+    class Forgets(sampler):
+        def move(self, key, drawn, stage, data):
+            none = drawn.rejected._replace(count=jnp.int32(0))
+            return super().move(key, drawn._replace(rejected=none), stage, data)
+
+    return Forgets
+
+
 class OneSetShort(AugmentedSampler):
     """n - 1 sets of rejections for n observations."""
 
@@ -92,13 +103,14 @@ class CollapsedBesideBudget(AugmentedSampler):
 class NewBlockOldRejections(AugmentedSampler):
     """After giving up, the new theta1 is kept beside the old Y."""
 
-    def _draw_pairs(self, key, state, stage, data):
-        held, count, over, status, worst = super()._draw_pairs(key, state, stage, data)
+    def augment(self, key, state, stage, data):
+        held, info = super().augment(key, state, stage, data)
         (update,) = self.model.exact_updates.values()
         theta = self.model.prior.constrain(state.position, state.exact)
         fresh = self._exact_draw(update, jax.random.fold_in(key, 777), theta, data)
+        over = info.stats["gave_up"]
         exact = jax.tree.map(lambda a, b: jnp.where(over, a, b), fresh, held.exact)
-        return held._replace(exact=exact), count, over, status, worst
+        return held._replace(exact=exact), info
 
 
 class RefreshedEstimate(PseudoMarginalSampler):

@@ -160,19 +160,20 @@ class Spec:
         return ["t", "s"] if self.spread == "inferred" else ["t"]
 
 
-KERNELS = {
-    "default": None,
-    "NUTS": offcut.NUTS(),
-    "HMC": offcut.HMC(num_steps=6),
-    "RandomWalk": offcut.RandomWalk(),
-    "Exchange": offcut.Exchange(),
-    "PseudoMarginal": offcut.PseudoMarginal(acceptances=20),
-    "Direct": offcut.Direct(),
+#: Method and kernel, by a name for both.
+KERNELS: dict[str, dict] = {
+    "default": {},
+    "NUTS": {"kernel": offcut.NUTS()},
+    "HMC": {"kernel": offcut.HMC(num_steps=6)},
+    "RandomWalk": {"kernel": offcut.RandomWalk()},
+    "Exchange": {"method": "exchange"},
+    "PseudoMarginal": {"method": offcut.PseudoMarginal(acceptances=20)},
+    "Direct": {"method": "direct"},
 }
 #: The pseudo-marginal sampler sticks where n is large (and draws twenty times as many counts, which
 #: take JAX their time): that is slow, not wrong.
 MOST_PSEUDO_MARGINAL = 10
-#: Families whose window's mass offcut.Direct knows.
+#: Families whose window's mass method="direct" knows.
 DIRECT = ("normal", "exponential", "lognormal", "weibull", "laplace", "logistic")
 
 

@@ -20,6 +20,8 @@ from offcut.app.html.markup import literal
 from offcut.base import Model
 from offcut.checks.comparison import Comparison, Contender, Measured
 from offcut.errors import SettingsError
+from offcut.methods import KERNELS
+from offcut.samplers.choice import method_named
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -203,6 +205,7 @@ def _of_recipe(recipe: Recipe, request: Request) -> tuple[list[Contender], np.nd
             task.model,
             approximate=name in recipe.approximate,
             target=name if recipe.own_targets else "",
+            method=task.method,
         )
         for name, task in tasks.items()
     ]
@@ -210,21 +213,19 @@ def _of_recipe(recipe: Recipe, request: Request) -> tuple[list[Contender], np.nd
 
 
 def _of_model(model: Model) -> list[Contender]:
-    """Every kernel for a rejection model; other models as they are."""
+    """Every kernel that a rejection model takes on its first route, and its other routes; other
+    models by each of theirs.
+    """
     import offcut
 
-    if model.rejection_model() is None:
-        return [Contender(type(model).__name__, model)]
-    kernels = {
-        "NUTS": offcut.NUTS(),
-        "HMC": offcut.HMC(),
-        "RandomWalk": offcut.RandomWalk(),
-        "Exchange": offcut.Exchange(),
-        "PseudoMarginal": offcut.PseudoMarginal(),
-        "Conjugate": offcut.Conjugate(),
-        "Direct": offcut.Direct(),
-    }
-    return [Contender(name, model, kernel) for name, kernel in kernels.items()]
+    first, others = model.methods[0], model.methods
+    kernels = []
+    if model.rejection_model() is not None:
+        names = [name for kind in first.kernels for name in KERNELS[kind]]
+        made = {name: getattr(offcut, name)() for name in names}
+        kernels = [Contender(name, model, one, method=first.name) for name, one in made.items()]
+        others = others[1:]
+    return kernels + [Contender(o.name, model, None, not o.exact, method=o.name) for o in others]
 
 
 def load_model(text: str) -> Model:
@@ -283,5 +284,17 @@ def chosen_among(found: list[Contender], wanted: str | None) -> list[Contender]:
     return [by_name[word] for word in dict.fromkeys(words)]
 
 
+def of_method(found: list[Contender], wanted: str | None) -> list[Contender]:
+    """Those that go one route, where one is asked for."""
+    if wanted is None:
+        return found
+    return [
+        one
+        for one in found
+        if method_named(one.model, one.method) == method_named(one.model, wanted)
+    ]
+
+
 def _plain(name: str) -> str:
-    return name.strip().lower().replace("_", "-").removeprefix("weights ")
+    plain = name.strip().lower().removeprefix("weights ")
+    return plain.replace("_", "").replace("-", "")

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from offcut.augmentation.rejections import Layout
 from offcut.errors import DataError, ModelError
-from offcut.models.data import Observed
+from offcut.models.data import Observed, PointLike
 from offcut.models.filtered import Truncated
 from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import Point, Points
 
 
 class Worst(NamedTuple):
     """The largest log acceptance met, and the proposal it was met at (NaN counts as largest)."""
 
-    log_accept: jax.Array
-    point: Any
+    log_accept: Float[Array, ""]
+    point: Point
 
 
-def no_worst(like: Any) -> Worst:
+def no_worst(like: PointLike) -> Worst:
     """Nothing met yet."""
     return Worst(jnp.array(-jnp.inf), jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), like))
 
 
-def update_worst(worst: Worst, log_accept: jax.Array | None, points: Any) -> Worst:
+def update_worst(worst: Worst, log_accept: Float[Array, " block"] | None, points: Points) -> Worst:
     """Fold a batch of log acceptances into the largest so far."""
     if log_accept is None:
         return worst
@@ -43,7 +45,7 @@ def merge_worst(a: Worst, b: Worst) -> Worst:
     return jax.tree.map(lambda x, y: jnp.where(new, y, x), a, b)
 
 
-def _rank(log_accept: jax.Array) -> jax.Array:
+def _rank(log_accept: Float[Array, "*block"]) -> Float[Array, "*block"]:
     return jnp.where(jnp.isnan(log_accept), jnp.inf, log_accept)
 
 
@@ -51,19 +53,21 @@ def _rank(log_accept: jax.Array) -> jax.Array:
 LARGEST_LOG_ACCEPT = 1e-8
 
 
-def is_broken(log_accept: Any) -> Any:
+def is_broken(
+    log_accept: Float[Array | np.ndarray, "*n"],
+) -> Bool[Array | np.ndarray, "*n"] | np.bool_:
     """Whether a log acceptance cannot be one: NaN, or above 0 by more than rounding."""
     return ~(log_accept <= LARGEST_LOG_ACCEPT)
 
 
-def refuse_broken(model: RejectionModel, theta: Theta, worst: Any) -> None:
+def refuse_broken(model: RejectionModel, theta: Theta, worst: Worst) -> None:
     """Raise where the worst log acceptance that a finished run met is broken."""
     if is_broken(np.asarray(worst.log_accept)):
         raise broken_promise(model, theta, worst.point, float(worst.log_accept))
 
 
 def broken_promise(
-    model: RejectionModel, theta: Theta, point: Any, log_accept: float
+    model: RejectionModel, theta: Theta, point: Point, log_accept: float
 ) -> ModelError:
     """The error for a log_accept that is NaN or above 0, or a window that is no window."""
     place = f"theta={shown(theta)}, y={shown(point)}"
@@ -97,7 +101,7 @@ def not_finite(theta: Theta, what: str) -> ModelError:
 
 def log_accept_at_observations(
     model: RejectionModel, layout: Layout, theta: Theta, data: Observed
-) -> np.ndarray:
+) -> Float[np.ndarray, " n"]:
     """log a(x_i, theta) for every observation."""
     program = model.compiled(
         ("log_accept", layout),
@@ -114,7 +118,7 @@ def inspect_observations(
     """Raise where log a at an observation is NaN, above 0, or -inf."""
     log_accept = log_accept_at_observations(model, layout, theta, data)
 
-    def row(index: int) -> Any:
+    def row(index: int) -> Point:
         return jax.tree.map(lambda a: np.asarray(a[index]), data.points)
 
     wrong = np.flatnonzero(is_broken(log_accept))
@@ -132,7 +136,7 @@ def inspect_observations(
         )
 
 
-def _censored_hint(points: list[Any]) -> str:
+def _censored_hint(points: list[Point]) -> str:
     """Several impossible values that are all the same may have been written for a limit."""
     values = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(p)]) for p in points]
     if len(values) < 3 or any(len(v) != 1 or v[0] != values[0][0] for v in values):

@@ -20,13 +20,15 @@ all places idle when acceptance is uneven.)
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, ArrayLike, Bool, Int, PyTree
 
 from offcut.augmentation.acceptance import (
     Worst,
@@ -45,57 +47,72 @@ from offcut.base import MEMORY_LIMIT, MOST_REJECTED
 from offcut.errors import MemoryLimitError, SettingsError, StartError
 from offcut.models.data import Observed, as_covariates, pad_rows, point_like, point_size
 from offcut.models.prior import Theta
-from offcut.models.rejection import RejectionModel
+from offcut.models.rejection import Proposed, Proposer, RejectionModel
 from offcut.numerics.arrays import exclusive_count, materialised, write_rows
 from offcut.numerics.keys import as_key
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray, Points
 from offcut.programs.precision import in_float64
 
 #: A start where so many proposals do not give n acceptances is given up (a second or so of work).
 PATIENCE = 2_000_000
 
+Count = Int[Array, ""]
+Flags = Bool[Array, " block"]
+Places = Int[Array, " block"]
 
-class Schedule(Protocol):
+
+@runtime_checkable
+class Fates(Protocol):
+    """A block of proposals, whatever they are, of which it is known which were accepted."""
+
+    @property
+    def accepted(self) -> Flags: ...
+
+
+#: A block of proposals; what a schedule has counted, whose turn it is; what a run collects.
+P = TypeVar("P", bound=Fates)
+S = TypeVar("S")
+T = TypeVar("T")
+C = TypeVar("C")
+
+
+@runtime_checkable
+class Schedule(Protocol[S, T]):
     """Whose turn it is, and which proposals come in time.
 
     What it has counted so far, its ``standing``, is a pytree that goes through the loop.
     """
 
-    def start(self) -> Any:
+    def start(self) -> S:
         """Before the first block."""
 
-    def unfinished(self, standing: Any) -> jax.Array:
+    def unfinished(self, standing: S) -> Bool[Array, ""]:
         """Whether there is anything left to wait for."""
 
-    def assign(self, standing: Any) -> Any:
+    def assign(self, standing: S) -> T:
         """Whose turn each place of the next block is."""
 
-    def judge(
-        self, standing: Any, turn: Any, accepted: jax.Array
-    ) -> tuple[jax.Array, jax.Array | None, Any]:
-        """Which proposals came in time; how many were accepted before each, in the whole run, of
-        those whose turn it was (None where nobody asks); and the standing after the block.
-        """
+    def judge(self, standing: S, turn: T, accepted: Flags) -> tuple[Flags, Places, S]:
+        """Which proposals came in time; the rank of each; and the standing after the block."""
 
 
-class UntilAccepted(NamedTuple):
+@dataclass(frozen=True)
+class UntilAccepted:
     """All share one proposal: until ``wanted`` are accepted. The standing is their number."""
 
-    wanted: jax.Array
+    wanted: Count
 
-    def start(self) -> jax.Array:
-        """None yet."""
+    def start(self) -> Count:
         return jnp.int32(0)
 
-    def unfinished(self, standing: jax.Array) -> jax.Array:
-        """Some are missing."""
+    def unfinished(self, standing: Count) -> Bool[Array, ""]:
         return standing < self.wanted
 
-    def assign(self, standing: jax.Array) -> None:
-        """Everybody's."""
+    def assign(self, standing: Count) -> None:
         return
 
-    def judge(self, standing: jax.Array, turn: None, accepted: jax.Array) -> tuple:
+    def judge(self, standing: Count, turn: None, accepted: Flags) -> tuple[Flags, Places, Count]:
         """Up to the last acceptance that is wanted."""
         before = exclusive_count(accepted)
         in_time = before < self.wanted - standing
@@ -103,62 +120,46 @@ class UntilAccepted(NamedTuple):
         return in_time, standing + before, now
 
 
-class UntilProposed(NamedTuple):
-    """Until there are ``total`` proposals. The standing is their number."""
+class UntilProposed(UntilAccepted):
+    """Until ``wanted`` are proposed, accepted or not. The standing is their number."""
 
-    total: jax.Array
-
-    def start(self) -> jax.Array:
-        """None yet."""
-        return jnp.int32(0)
-
-    def unfinished(self, standing: jax.Array) -> jax.Array:
-        """Some are missing."""
-        return standing < self.total
-
-    def assign(self, standing: jax.Array) -> None:
-        """Everybody's."""
-        return
-
-    def judge(self, standing: jax.Array, turn: None, accepted: jax.Array) -> tuple:
-        """Up to the last that is wanted, whether accepted or not."""
-        in_time = jnp.arange(accepted.shape[0]) < self.total - standing
-        return in_time, None, standing + jnp.sum(in_time, dtype=jnp.int32)
+    def judge(self, standing: Count, turn: None, accepted: Flags) -> tuple[Flags, Places, Count]:
+        """Up to the last that is wanted."""
+        place = jnp.arange(accepted.shape[0], dtype=jnp.int32)
+        in_time = place < self.wanted - standing
+        return in_time, standing + place, standing + jnp.sum(in_time, dtype=jnp.int32)
 
 
 class Turn(NamedTuple):
     """Who proposes at each place of a block, and for which time.
 
-    bottom, groups, share : those at the top of the stack, and how many places each has.
-    group, active : the group of each place, and whether it is used.
+    groups, share : how many at the top of the stack propose, and how many places each has.
     """
 
-    observation: jax.Array
-    attempt: jax.Array
-    bottom: jax.Array
-    groups: jax.Array
-    share: jax.Array
-    group: jax.Array
-    active: jax.Array
+    observation: Places
+    attempt: Places
+    groups: Count
+    share: Count
 
 
 class Pending(NamedTuple):
     """The stack of observations without acceptance, ``count`` of them, and rejections of each."""
 
-    count: jax.Array  # type: ignore[assignment] # not the method of tuple
-    stack: jax.Array
-    tried: jax.Array
+    count: Count  # type: ignore[assignment] # not the method of tuple
+    stack: Int[Array, " rows"]
+    tried: Int[Array, " n+1"]
 
 
-class OneEach(NamedTuple):
+@dataclass(frozen=True)
+class OneEach:
     """Each of n observations has its own proposal: until each has one acceptance.
 
-    The last of ``order`` are served first.
+    The last of ``order`` are served first. The rank of a proposal is its observation.
     """
 
     n: int
     size: int
-    order: jax.Array | None
+    order: Int[Array, " n"] | None
 
     def start(self) -> Pending:
         """All are pending."""
@@ -167,8 +168,7 @@ class OneEach(NamedTuple):
             stack = stack.at[: self.n].set(self.order.astype(jnp.int32))
         return Pending(jnp.int32(self.n), stack, jnp.zeros((self.n + 1,), jnp.int32))
 
-    def unfinished(self, standing: Pending) -> jax.Array:
-        """Some are."""
+    def unfinished(self, standing: Pending) -> Bool[Array, ""]:
         return standing.count > 0
 
     def assign(self, standing: Pending) -> Turn:
@@ -176,25 +176,28 @@ class OneEach(NamedTuple):
         slot = jnp.arange(self.size, dtype=jnp.int32)
         groups = jnp.minimum(standing.count, self.size)
         share = self.size // groups  # speculative proposals for each
-        group = slot // share
         bottom = standing.count - groups
-        observation = standing.stack[bottom + jnp.minimum(group, groups - 1)]
+        observation = standing.stack[bottom + jnp.minimum(slot // share, groups - 1)]
         attempt = standing.tried[observation] + slot % share
-        return Turn(observation, attempt, bottom, groups, share, group, group < groups)
+        return Turn(observation, attempt, groups, share)
 
-    def judge(self, standing: Pending, turn: Turn, accepted: jax.Array) -> tuple:
+    def judge(
+        self, standing: Pending, turn: Turn, accepted: Flags
+    ) -> tuple[Flags, Places, Pending]:
         """Each up to its first acceptance."""
         n, size, groups, share = self.n, self.size, turn.groups, turn.share
         slot = jnp.arange(size, dtype=jnp.int32)
-        accepted = accepted & turn.active
+        group, bottom = slot // share, standing.count - groups
+        active = group < groups
+        accepted = accepted & active
         before = exclusive_count(accepted)
-        first_slot = jnp.minimum(turn.group, groups - 1) * share
+        first_slot = jnp.minimum(group, groups - 1) * share
         is_first = before == before[first_slot]
         is_accepted = accepted & is_first
 
         # Rejections of each observation: `share` more where the round went by, else up to the
         # acceptance. Group g looks up its own totals; unused groups write to the spare row.
-        member = jnp.where(slot < groups, standing.stack[turn.bottom + slot], n)
+        member = jnp.where(slot < groups, standing.stack[bottom + slot], n)
         totals = jnp.append(before, before[-1] + accepted[-1])
         start = jnp.minimum(slot * share, size)
         stop = jnp.minimum(start + share, size)
@@ -203,41 +206,41 @@ class OneEach(NamedTuple):
         tried = standing.tried.at[member].add(jnp.where(done | (slot >= groups), 0, share))
         tried = tried.at[where_accepted].add(jnp.where(is_accepted, slot - first_slot, 0))
         again = ~done & (slot < groups)
-        place = jnp.where(again, turn.bottom + exclusive_count(again), n)
+        place = jnp.where(again, bottom + exclusive_count(again), n)
         stack = standing.stack.at[place].set(member, mode="promise_in_bounds")
-        left = turn.bottom + jnp.sum(again, dtype=jnp.int32)
-        return turn.active & is_first, None, Pending(left, stack, tried)
+        left = bottom + jnp.sum(again, dtype=jnp.int32)
+        return active & is_first, turn.observation, Pending(left, stack, tried)
 
 
 class Block(NamedTuple):
     """A block of proposals, whose turn each was, and what became of it.
 
     place : number of rejections before it in the run. rank : number of acceptances before it, of
-    those whose turn it was.
+    those whose turn it was (where each has one acceptance: whose turn it was).
     """
 
-    proposed: Any
-    turn: Any
-    rejected: jax.Array
-    accepted: jax.Array
-    place: jax.Array
-    rank: Any
+    proposed: PyTree
+    turn: PyTree
+    rejected: Flags
+    accepted: Flags
+    place: Places
+    rank: Places
 
 
 class Finished(NamedTuple):
     """What a run has collected, its rejections, and the standing of its schedule at the end."""
 
-    collected: Any
-    rejected: jax.Array
-    standing: Any
+    collected: PyTree
+    rejected: Count
+    standing: PyTree
 
 
 def propose_until(
-    propose: Callable[[jax.Array, Any], Any],
-    schedule: Schedule,
-    limit: jax.Array,
-    collect: Callable[[Any, Block], Any],
-    start: Any,
+    propose: Callable[[Count, T], P],
+    schedule: Schedule[S, T],
+    limit: Count,
+    collect: Callable[[C, Block], C],
+    start: C,
 ) -> Finished:
     """Propose until the schedule has what it waits for, or more than ``limit`` are rejected.
 
@@ -245,11 +248,11 @@ def propose_until(
     which proposals were. ``collect(collected, block)`` keeps what is wanted of them.
     """
 
-    def unfinished(carry: tuple) -> jax.Array:
+    def unfinished(carry: tuple[Count, Count, S, C]) -> Bool[Array, ""]:
         _, rejected, standing, _ = carry
         return schedule.unfinished(standing) & (rejected <= limit)
 
-    def draw_block(carry: tuple) -> tuple:
+    def draw_block(carry: tuple[Count, Count, S, C]) -> tuple[Count, Count, S, C]:
         number, rejected, standing, collected = carry
         turn = schedule.assign(standing)
         proposed = materialised(number, lambda: propose(number, turn))
@@ -274,20 +277,20 @@ class Run(NamedTuple):
     """
 
     rejected: Rejected
-    accepted: jax.Array
-    kept: Any
+    accepted: Count
+    kept: Points | None
     worst: Worst
 
 
 def run_shared(
     model: RejectionModel,
     layout: Layout,
-    key: jax.Array,
+    key: KeyArray,
     theta: Theta,
     buffer: Rejected,
-    limit: jax.Array,
+    limit: Count,
     *,
-    wanted: jax.Array | int | None = None,
+    wanted: Count | int | None = None,
     keep_accepted: bool = False,
     store: bool = True,
 ) -> Run:
@@ -297,32 +300,27 @@ def run_shared(
     With ``store=False`` rejections are only counted, and the buffer's size does not matter.
     """
 
-    def propose(number: jax.Array, turn: None) -> Any:
+    def propose(number: Count, turn: None) -> Proposed:
         return model.propose_block(jax.random.fold_in(key, number), theta, layout.block)
 
-    def place_of(block: Block) -> jax.Array:
-        return block.rank
-
     schedule = UntilAccepted(jnp.int32(layout.n if wanted is None else wanted))
-    rejected, kept, worst, accepted = _run(
-        layout, propose, schedule, buffer, limit, place_of, lambda block: None, keep_accepted, store
-    )
-    return Run(rejected, accepted, kept, worst)
+    run, accepted = _run(layout, propose, schedule, buffer, limit, keep_accepted, store)
+    return run._replace(accepted=accepted)
 
 
 def run_per_observation(
-    model: RejectionModel,
+    model: Proposer,
     layout: Layout,
-    key: jax.Array,
+    key: KeyArray,
     theta: Theta,
-    covariates: Any,
+    covariates: Points,
     buffer: Rejected,
-    limit: jax.Array,
+    limit: Count,
     *,
     keep_accepted: bool = False,
     store: bool = True,
-    order: jax.Array | None = None,
-) -> tuple[Run, jax.Array]:
+    order: Int[Array, " n"] | None = None,
+) -> tuple[Run, Int[Array, " n"]]:
     """Run every observation to its acceptance, or until more than ``limit`` are rejected.
 
     Returns the run and the number of rejections of each observation. The last of ``order`` (by
@@ -330,40 +328,32 @@ def run_per_observation(
     the run short, and for nothing else.
     """
 
-    def propose_one(observation: jax.Array, attempt: jax.Array) -> Any:
+    def propose_one(observation: Count, attempt: Count) -> Proposed:
         own_key = jax.random.fold_in(jax.random.fold_in(key, observation), attempt)
         covariate = jax.tree.map(lambda a: a[observation], covariates)
         return model.propose_one(own_key, theta, covariate)
 
-    def propose(number: jax.Array, turn: Turn) -> Any:
+    def propose(number: Count, turn: Turn) -> Proposed:
         return jax.vmap(propose_one)(turn.observation, turn.attempt)
 
-    def owner_of(block: Block) -> jax.Array:
-        return block.turn.observation
-
     schedule = OneEach(layout.n, layout.block, order)
-    rejected, kept, worst, pending = _run(
-        layout, propose, schedule, buffer, limit, owner_of, owner_of, keep_accepted, store
-    )
-    run = Run(rejected, jnp.int32(layout.n) - pending.count, kept, worst)
+    run, pending = _run(layout, propose, schedule, buffer, limit, keep_accepted, store)
+    run = run._replace(accepted=jnp.int32(layout.n) - pending.count)
     return run, pending.tried[: layout.n]
 
 
 def _run(
     layout: Layout,
-    propose: Callable[[jax.Array, Any], Any],
-    schedule: Schedule,
+    propose: Callable[[Count, T], Proposed],
+    schedule: Schedule[S, T],
     buffer: Rejected,
-    limit: jax.Array,
-    place_of: Callable[[Block], jax.Array],
-    owner_of: Callable[[Block], jax.Array | None],
+    limit: Count,
     keep_accepted: bool,
     store: bool,
-) -> tuple[Rejected, Any, Worst, Any]:
-    """A run into ``buffer``: rejections, accepted points, worst log a, the schedule's standing.
+) -> tuple[Run, S]:
+    """A run into ``buffer``, its acceptances not counted, and the schedule's standing.
 
-    place_of : the row of each accepted point. owner_of : whose each rejection is (None where all
-    share).
+    The rank of an accepted point is its row; where a buffer has owners, whose the point is.
     """
     bound = jnp.minimum(limit, capacity_of(layout, buffer) if store else MOST_REJECTED)
     trash = buffer.offset + section_rows(layout, buffer) - 1
@@ -378,9 +368,9 @@ def _run(
         if store:
             place = jnp.where(block.rejected, buffer.offset + block.place, trash)
             points = write_rows(points, place, proposed.points)
-            owner = write_rows(owner, place, owner_of(block))
+            owner = write_rows(owner, place, None if owner is None else block.rank)
         if keep_accepted:
-            place = jnp.where(block.accepted, place_of(block), layout.n)
+            place = jnp.where(block.accepted, block.rank, layout.n)
             kept = write_rows(kept, place, proposed.points)
         return points, owner, kept, update_worst(worst, proposed.log_accept, proposed.points)
 
@@ -390,32 +380,36 @@ def _run(
     if keep_accepted:
         kept = jax.tree.map(lambda a: a[: layout.n], kept)
     rejected = buffer._replace(points=points, owner=owner, count=done.rejected)
-    return rejected, kept, worst, done.standing
+    return Run(rejected, jnp.int32(0), kept, worst), done.standing
 
 
 def run_algorithm_1(
     model: RejectionModel,
     layout: Layout,
-    key: jax.Array,
+    key: KeyArray,
     theta: Theta,
     data: Observed,
     buffer: Rejected,
-    limit: jax.Array,
-    **options: Any,
+    limit: Count,
+    **options: bool,
 ) -> Run:
     """Algorithm 1, by whichever scheme the data ask for."""
-    if layout.has_covariates:
-        (covariates,) = data.covariates
-        return run_per_observation(model, layout, key, theta, covariates, buffer, limit, **options)[
-            0
-        ]
-    return run_shared(model, layout, key, theta, buffer, limit, **options)
+    if not layout.has_covariates:
+        return run_shared(model, layout, key, theta, buffer, limit, **options)
+    (covariates,) = data.covariates
+    run, _ = run_per_observation(model, layout, key, theta, covariates, buffer, limit, **options)  # type: ignore[arg-type]
+    return run
 
 
 @in_float64
 def augment(
-    key: Any, model: RejectionModel, theta: dict[str, Any], n: int, *, covariates: Any = None
-) -> tuple[Any, Any]:
+    key: int | Array,
+    model: RejectionModel,
+    theta: Mapping[str, ArrayLike],
+    n: int,
+    *,
+    covariates: object = None,
+) -> tuple[Points, Points]:
     """Algorithm 1: run the rejection sampler to ``n`` acceptances.
 
     Parameters
@@ -451,30 +445,27 @@ def augment(
     trees = as_covariates(covariates, int(n))
     like = point_like(model, trees)
     layout = Layout.of(int(n), point_size(like), covariates is not None)
-    theta = model.prior.completed(theta)
+    at = model.prior.completed(theta)
     model.identify(trees)
 
-    def whole_run(key: Any, theta: Any, data: Any, buffer: Any, limit: Any) -> Any:
+    def whole_run(
+        key: KeyArray, theta: Theta, data: Observed, buffer: Rejected, limit: Count
+    ) -> Run:
         return run_algorithm_1(model, layout, key, theta, data, buffer, limit, keep_accepted=True)
 
     program = model.compiled(("augment", layout), whole_run)
     data = Observed(None, pad_rows(trees, layout.chunk))
     capacity = layout.capacity(4 * n)
     while True:
-        run = program(
-            as_key(key),
-            theta,
-            data,
-            empty_rejected(layout, like, capacity),
-            jnp.int32(MOST_REJECTED),
-        )
-        refuse_broken(model, theta, run.worst)
+        buffer = empty_rejected(layout, like, capacity)
+        run = program(as_key(key), at, data, buffer, jnp.int32(MOST_REJECTED))
+        refuse_broken(model, at, run.worst)
         count = int(run.rejected.count)
         if count <= capacity:
             break
         if int(run.accepted) == 0 and count > PATIENCE:
             raise StartError(
-                f"none of {count:,} proposals was accepted at theta={shown(theta)}; is the window "
+                f"none of {count:,} proposals was accepted at theta={shown(at)}; is the window "
                 "on the scale of the proposals?"
             )
         capacity = layout.capacity(8 * capacity)
@@ -482,7 +473,7 @@ def augment(
         if needed > MEMORY_LIMIT:
             raise MemoryLimitError(
                 f"more than {count:,} proposals were rejected before {n} were accepted at "
-                f"theta={shown(theta)}, and room for more would take {needed / 2**30:.1f} GiB of "
+                f"theta={shown(at)}, and room for more would take {needed / 2**30:.1f} GiB of "
                 f"the {MEMORY_LIMIT / 2**30:.0f} GiB allowed; ask for fewer at a time"
             )
     accepted = jax.tree.map(np.asarray, run.kept)

@@ -8,21 +8,20 @@ taken; else places around it are tried, the widest way off first, and then propo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
-from numpyro.distributions import constraints
+from jaxtyping import Array, Bool, Int, PyTree, Shaped
 
-from offcut.augmentation.flat import Flat, log_possible
-from offcut.augmentation.hidden import Hidden, Parts, Whole, recorded_shape, spread, zones_of
-from offcut.errors import DataError, StartError
+from offcut.augmentation.hidden import Flat, Vector, log_possible, recorded_shape, spread, zones_of
+from offcut.errors import StartError
+from offcut.models.data import Covariates, Hidden, HostPoints, Parts, Whole
 from offcut.models.prior import Theta
 from offcut.models.recording import Clamped, in_zones
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray, Point, Points
 
 #: Draws of theta from the prior at which a value may be possible.
 THETAS = 16
@@ -33,8 +32,8 @@ PROPOSALS = 512
 
 
 def with_possible_values(
-    model: RejectionModel, points: Any, hidden: Hidden, covariates: tuple
-) -> Any:
+    model: RejectionModel, points: HostPoints, hidden: Hidden, covariates: Covariates
+) -> HostPoints:
     """The points with possible values in place of what is hidden; an error where there are none."""
     key = jax.random.key(0)
     scale = spread(points, jax.tree.leaves(points)[0].shape[0])
@@ -56,21 +55,23 @@ def with_possible_values(
     return points
 
 
-def _put(a: np.ndarray, rows: np.ndarray, values: jax.Array) -> np.ndarray:
+def _put(
+    a: Shaped[np.ndarray, "n ..."], rows: Int[np.ndarray, " m"], values: Shaped[Array, "m ..."]
+) -> Shaped[np.ndarray, "n ..."]:
     copy = np.array(a)
     copy[rows] = values
     return copy
 
 
-def _thetas(model: RejectionModel, key: jax.Array) -> Theta:
+def _thetas(model: RejectionModel, key: KeyArray) -> Theta:
     return jax.vmap(model.prior.sample)(jax.random.split(key, THETAS))
 
 
-def _is_possible(model: RejectionModel) -> Callable[..., jax.Array]:
+def _is_possible(model: RejectionModel) -> Callable[..., Bool[Array, " m"]]:
     """For each point whether it is possible at one theta at least."""
 
-    def of(key: jax.Array, points: Any, covariates: tuple) -> jax.Array:
-        def at(theta: Theta, point: Any, covariate: tuple) -> jax.Array:
+    def of(key: KeyArray, points: Points, covariates: Covariates) -> Bool[Array, " m"]:
+        def at(theta: Theta, point: Point, covariate: tuple[Point, ...]) -> Bool[Array, ""]:
             return log_possible(model, theta, point, *covariate) > -jnp.inf
 
         over_points = jax.vmap(at, (None, 0, 0))
@@ -80,26 +81,30 @@ def _is_possible(model: RejectionModel) -> Callable[..., jax.Array]:
     return of
 
 
-def _search(model: RejectionModel, kind: type) -> Callable[..., tuple[Any, jax.Array]]:
+def _search(model: RejectionModel, kind: type) -> Callable[..., tuple[Points, Bool[Array, " m"]]]:
     """For each row a possible point that agrees with what is known, and whether one was found."""
 
     def of(
-        key: jax.Array, scale: jax.Array, facts: tuple, points: Any, covariates: tuple
-    ) -> tuple[Any, jax.Array]:
+        key: KeyArray,
+        scale: Vector,
+        facts: tuple[Shaped[Array, "m ..."], ...],
+        points: Points,
+        covariates: Covariates,
+    ) -> tuple[Points, Bool[Array, " m"]]:
         one = jax.tree.map(lambda a: a[0], points)
         flat, thetas = Flat(one), _thetas(model, key)
         zones = zones_of(model, recorded_shape(model.recorded(one)))
         steps = jnp.repeat(2.0 ** jnp.asarray(POWERS, float), TRIES)
 
-        def for_row(row: tuple) -> tuple[Any, jax.Array]:
+        def for_row(row: PyTree) -> tuple[Point, Bool[Array, ""]]:
             (index, *known), present, covariate = row
             here = flat.vector(present)
             key_near, key_far = jax.random.split(jax.random.fold_in(key, index))
 
-            def theta_of(turn: jax.Array) -> Theta:
+            def theta_of(turn: Int[Array, ""]) -> Theta:
                 return jax.tree.map(lambda a: a[turn % THETAS], thetas)
 
-            def fate(vector: jax.Array, turn: jax.Array) -> tuple[jax.Array, jax.Array]:
+            def fate(vector: Vector, turn: Int[Array, ""]) -> tuple[Vector, Bool[Array, ""]]:
                 vector = jnp.where(jnp.asarray(flat.discrete), jnp.round(vector), vector)
                 if kind is Parts:
                     free, low, high = known
@@ -112,7 +117,7 @@ def _search(model: RejectionModel, kind: type) -> Callable[..., tuple[Any, jax.A
                 fine &= log_possible(model, theta_of(turn), point, *covariate) > -jnp.inf
                 return vector, fine & flat.is_point(vector)
 
-            def propose(key: jax.Array, turn: jax.Array) -> jax.Array:
+            def propose(key: KeyArray, turn: Int[Array, ""]) -> Vector:
                 return flat.vector(model.propose(key, theta_of(turn), *covariate))
 
             away = jax.random.normal(key_near, (steps.size, flat.size))
@@ -129,67 +134,12 @@ def _search(model: RejectionModel, kind: type) -> Callable[..., tuple[Any, jax.A
     return of
 
 
-def refuse_outside_support(
-    model: RejectionModel, points: Any, hidden: Hidden | None, covariates: tuple
-) -> None:
-    """Raise where a known observation is nothing that the base can produce, whatever theta is."""
-    if model.source is None or model.source.noise is not None:
-        return
-    met: list[Any] = []
-
-    def look(key: jax.Array, covariate: tuple) -> None:
-        met.append(model.base(model.prior.sample(key), *covariate))  # type: ignore[attr-defined]
-
-    jax.eval_shape(look, jax.random.key(0), jax.tree.map(lambda a: a[0], covariates))
-    base, support = _plain(met[0]), met[0].support
-    if isinstance(base, dist.MixtureGeneral) or support in (None, constraints.dependent):
-        return  # it is not known as a whole
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(support)):
-        return  # it depends on theta or the covariate
-    n = jax.tree.leaves(points)[0].shape[0]
-    inside = np.asarray(support(jnp.asarray(points))).reshape(n, -1)
-    outside = np.array(~inside.all(axis=1))
-    for kind in hidden or ():
-        if kind is not None:
-            outside[np.asarray(kind.rows)] = False
-    rows = np.flatnonzero(outside)
-    if not rows.size:
-        return
-    while hasattr(base, "base_dist") and type(base) in (
-        dist.Independent,
-        dist.ExpandedDistribution,
-    ):
-        base = base.base_dist
-    values = np.asarray(points)[rows]
-    listed = ", ".join(f"{row} (value {shown(points[row])})" for row in rows[:3])
-    hint = "remove these rows if they are errors, or choose a base that can produce them"
-    if values.ndim == 1 and rows.size > 1 and np.all(values == values[0]):
-        hint = (
-            f"all of them are {values[0]:g}: if that was written down for what could not be "
-            "measured (non-detects), they are censored; give their zone, for example "
-            "censored=lambda y: y < limit with the limit of detection, and let the window include "
-            f"it. Otherwise {hint}"
-        )
-    raise DataError(
-        f"{rows.size} of {n} observations are nothing that the base ({type(base).__name__}) can "
-        f"produce, whatever its parameters: index {listed}{' and more' if rows.size > 3 else ''}; "
-        f"{hint}"
-    )
-
-
-def _plain(base: Any) -> Any:
-    """The distribution whose copies make up a vector."""
-    while isinstance(base, dist.Independent | dist.ExpandedDistribution):
-        base = base.base_dist
-    return base
-
-
 def no_room(
     model: RejectionModel,
-    points: Any,
+    points: Points | HostPoints,
     kind: Whole | Parts,
-    members: np.ndarray,
-    columns: np.ndarray | None = None,
+    members: Int[np.ndarray, " m"],
+    columns: Int[np.ndarray, " d"] | None = None,
     tried: str = "",
 ) -> StartError:
     """The error for members of ``kind`` that can be nothing but what was recorded, if that.
@@ -221,7 +171,7 @@ def no_room(
     )
 
 
-def _value(model: RejectionModel, points: Any, row: int) -> str:
+def _value(model: RejectionModel, points: Points | HostPoints, row: int) -> str:
     return shown(model.recorded(jax.tree.map(lambda a: np.asarray(a[row]), points)))
 
 

@@ -11,16 +11,28 @@ limits are compared in the precision in which the data came, or the limits if th
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from offcut.errors import DataError, ModelError
+from offcut.models.data import Covariates, Hidden, HostPoints, Parts, PointLike, Whole
+from offcut.models.prior import Theta
 from offcut.models.recording import Clamped, Zone, in_zones
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray, Point, Points
+
+#: A point as a vector of floats.
+Vector = Float[Array, " d"]
+#: A number for every recorded value.
+Values = Shaped[np.ndarray, "n *point"]
+Limit = Float[np.ndarray, "n *point"]
+Flags = Bool[np.ndarray, "n *point"]
 
 #: Numbers that look like single precision are taken for it where rounding changes them by no more
 #: than this share of the data's standard deviation.
@@ -30,12 +42,12 @@ NEGLIGIBLE = 1e-6
 class Limits(NamedTuple):
     """The limits of every recorded value, and which values stand for what lies beyond."""
 
-    lower: np.ndarray
-    upper: np.ndarray
-    at_lower: np.ndarray
-    at_upper: np.ndarray
+    lower: Limit
+    upper: Limit
+    at_lower: Flags
+    at_upper: Flags
 
-    def exactly(self, values: np.ndarray) -> np.ndarray:
+    def exactly(self, values: Values) -> Values:
         """The values, those at a limit being the limit itself in full precision."""
         if values.dtype.kind != "f":
             return values
@@ -43,7 +55,7 @@ class Limits(NamedTuple):
         return np.where(self.at_upper, self.upper, values)
 
 
-def find_clamped(clamp: Clamped, covariates: tuple, values: np.ndarray, came: np.ndarray) -> Limits:
+def find_clamped(clamp: Clamped, covariates: Covariates, values: Values, came: Values) -> Limits:
     """Limits and clamped values; values beyond the limits are refused.
 
     Parameters
@@ -59,7 +71,7 @@ def find_clamped(clamp: Clamped, covariates: tuple, values: np.ndarray, came: np
     return Limits(lower, upper, at_lower, at_upper & ~at_lower)
 
 
-def _is_at(limit: np.ndarray, values: np.ndarray, came: np.ndarray) -> np.ndarray:
+def _is_at(limit: Limit, values: Values, came: Values) -> Flags:
     """Which values are the limit as it was written down."""
     same = values == limit
     if values.dtype.kind != "f" or came.dtype.kind != "f":
@@ -73,22 +85,22 @@ def _is_at(limit: np.ndarray, values: np.ndarray, came: np.ndarray) -> np.ndarra
     return same | (near & (_looks_single(values) | _looks_single(limit)))
 
 
-def _looks_single(numbers: np.ndarray) -> np.ndarray:
+def _looks_single(numbers: Values) -> Bool[np.ndarray | np.bool_, "*point"]:
     """Which columns hold nothing but numbers of single precision, not all of them short ones."""
     with np.errstate(over="ignore"):
         single = np.all(numbers == numbers.astype(np.float32), axis=0)
         return single & np.any(numbers != numbers.astype(np.float16), axis=0)
 
 
-def _limits(clamp: Clamped, covariates: tuple, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _limits(clamp: Clamped, covariates: Covariates, values: Values) -> tuple[Limit, Limit]:
+    low, high = map(
+        np.asarray, jax.vmap(clamp.limits)(*covariates) if covariates else clamp.limits()
+    )
     if covariates:
-        low, high = jax.vmap(clamp.limits)(*covariates)
         low, high = (
-            np.asarray(limit, float).reshape(*limit.shape, *[1] * (values.ndim - limit.ndim))
+            limit.astype(float).reshape(*limit.shape, *[1] * (values.ndim - limit.ndim))
             for limit in (low, high)
         )
-    else:
-        low, high = clamp.limits()
     try:
         low, high = np.broadcast_to(low, values.shape), np.broadcast_to(high, values.shape)
     except ValueError as error:
@@ -106,24 +118,20 @@ def _limits(clamp: Clamped, covariates: tuple, values: np.ndarray) -> tuple[np.n
     return low, high
 
 
-def _refuse_beyond(
-    values: np.ndarray, lower: np.ndarray, upper: np.ndarray, known: np.ndarray
-) -> None:
+def _refuse_beyond(values: Values, lower: Limit, upper: Limit, known: Flags) -> None:
     beyond = known & ((values < lower) | (values > upper))
     if beyond.any():
         place = tuple(int(i) for i in np.argwhere(beyond)[0])
+        below = values[place] < lower[place]
+        zone = f"y < {lower[place]}" if below else f"y > {upper[place]}"
         raise DataError(
             f"{int(beyond.sum())} values lie beyond the limits at which the recorder clamps, the "
             f"first at index {place}: {values[place]} outside [{lower[place]}, {upper[place]}]. "
             "A clamped value is recorded as the limit itself: write the limit in its place "
             "(numpy.clip does), or, where something else stands for what lies beyond (0 for "
             "non-detects), give a zone for the whole observation, such as "
-            f"censored=lambda y: {_zone_of(values[place] < lower[place], lower, upper, place)}"
+            f"censored=lambda y: {zone}"
         )
-
-
-def _zone_of(below: bool, lower: np.ndarray, upper: np.ndarray, place: tuple[int, ...]) -> str:
-    return f"y < {lower[place]}" if below else f"y > {upper[place]}"
 
 
 #: The first interval of the slice sampler, in standard deviations of a column of the data. Too wide
@@ -131,32 +139,50 @@ def _zone_of(below: bool, lower: np.ndarray, upper: np.ndarray, place: tuple[int
 WIDTH = 4.0
 
 
-class Whole(NamedTuple):
-    """Observations known only to lie in a zone: their rows, and the number of the zone.
+class Flat:
+    """How points of one shape become vectors of floats and come back."""
 
-    A row with zone -1 keeps its value (so that shapes can be fixed where the data are not).
-    """
+    def __init__(self, one: Point) -> None:
+        flat, self._unravel = ravel_pytree(one)
+        self._dtype = flat.dtype
+        leaves = jax.tree.leaves(one)
+        #: Which coordinates are whole numbers.
+        self.discrete = np.concatenate(
+            [np.full(leaf.size, not jnp.issubdtype(leaf.dtype, jnp.inexact)) for leaf in leaves]
+        )
 
-    rows: jax.Array
-    zone: jax.Array
-    width: jax.Array  # one for each coordinate
+        self.size = self.discrete.size
+
+    def vector(self, point: Point) -> Vector:
+        """One point as floats."""
+        return ravel_pytree(point)[0].astype(float)
+
+    def point(self, vector: Vector) -> Point:
+        """Back again; whole numbers are cut off to what their dtype holds."""
+        return self._unravel(vector.astype(self._dtype))
+
+    def vectors(self, points: Points) -> Float[Array, "m d"]:
+        """Rows of points as rows of floats."""
+        return jax.vmap(self.vector)(points)
+
+    def points(self, vectors: Float[Array, "m d"]) -> Points:
+        """Rows of floats as rows of points."""
+        return jax.vmap(self.point)(vectors)
+
+    def is_point(self, vector: Vector) -> Bool[Array, ""]:
+        """Whether a vector stands for a point: 1.5 is no count, and 2 no flag."""
+        return jnp.all(self.vector(self.point(vector)) == vector)
 
 
-class Parts(NamedTuple):
-    """Observations with hidden coordinates, as flat vectors: which, and between what limits."""
-
-    rows: jax.Array
-    free: jax.Array
-    low: jax.Array
-    high: jax.Array
-    width: jax.Array  # one for each coordinate
-
-
-class Hidden(NamedTuple):
-    """All that is hidden; None where there is nothing of a kind."""
-
-    whole: Whole | None
-    parts: Parts | None
+def log_possible(
+    model: RejectionModel, theta: Theta, point: Point, *covariate: Point
+) -> Float[Array, ""]:
+    """log q + log a of one point, -inf wherever the model cannot have produced it."""
+    value = model.log_observed(theta, point, *covariate)
+    possible = model.possible(theta, point, *covariate) & ~jnp.isnan(value)
+    # log_observed may leave out log a where it is 0 or -inf.
+    possible &= model.inside_at(theta, point, *covariate) > -jnp.inf
+    return jnp.where(possible, value, -jnp.inf)
 
 
 def zones_of(model: RejectionModel, recorded_shape: tuple[int, ...] | None) -> tuple[Zone, ...]:
@@ -167,10 +193,10 @@ def zones_of(model: RejectionModel, recorded_shape: tuple[int, ...] | None) -> t
     if recorded_shape != ():
         return ()
 
-    def below(y: Any, *covariate: Any) -> Any:
+    def below(y: Array, *covariate: Point) -> ArrayLike:
         return y <= censored.limits(*covariate)[0]
 
-    def above(y: Any, *covariate: Any) -> Any:
+    def above(y: Array, *covariate: Point) -> ArrayLike:
         return y >= censored.limits(*covariate)[1]
 
     return below, above
@@ -181,15 +207,19 @@ def clamp_of(model: RejectionModel, recorded_shape: tuple[int, ...] | None) -> C
     return model.censored if isinstance(model.censored, Clamped) and recorded_shape != () else None
 
 
-def recorded_shape(recorded: Any) -> tuple[int, ...] | None:
+def recorded_shape(recorded: PointLike) -> tuple[int, ...] | None:
     """The shape of one recorded value, None where it is a tree of several."""
     leaves = jax.tree.leaves(recorded)
     return tuple(leaves[0].shape) if len(leaves) == 1 else None
 
 
 def hide(
-    model: RejectionModel, recorded: Any, like: Any, covariates: tuple, came: Any
-) -> tuple[Any, Hidden | None]:
+    model: RejectionModel,
+    recorded: HostPoints,
+    like: PointLike,
+    covariates: Covariates,
+    came: HostPoints,
+) -> tuple[HostPoints, Hidden | None]:
     """Complete points to start from, and what of them is hidden.
 
     Parameters
@@ -230,8 +260,12 @@ def hide(
 
 
 def _clamped(
-    clamp: Clamped, recorded: Any, covariates: tuple, came: Any, shape: tuple[int, ...] | None
-) -> tuple[Any, Limits]:
+    clamp: Clamped,
+    recorded: HostPoints,
+    covariates: Covariates,
+    came: HostPoints,
+    shape: tuple[int, ...] | None,
+) -> tuple[HostPoints, Limits]:
     """The data with limits in full precision, and which values are at one."""
     if shape is None:
         raise ModelError(
@@ -247,7 +281,9 @@ def _clamped(
     return jax.tree.unflatten(structure, [limits.exactly(values)]), limits
 
 
-def _with_latent_parts(model: RejectionModel, recorded: Any, like: Any, covariates: tuple) -> Any:
+def _with_latent_parts(
+    model: RejectionModel, recorded: HostPoints, like: PointLike, covariates: Covariates
+) -> HostPoints:
     """The data with first guesses for latent parts: the noisy value if it is possible, or a draw.
 
     A guess needs to be possible, not good: the chain moves it.
@@ -265,7 +301,7 @@ def _with_latent_parts(model: RejectionModel, recorded: Any, like: Any, covariat
     key = jax.random.key(0)
     theta = model.prior.sample(key)
 
-    def draw(key: jax.Array, *covariate: Any) -> Any:
+    def draw(key: KeyArray, *covariate: Point) -> Point:
         return model.propose(key, theta, *covariate)
 
     drawn = jax.jit(jax.vmap(draw))(jax.random.split(key, n), *covariates)
@@ -283,15 +319,19 @@ def _with_latent_parts(model: RejectionModel, recorded: Any, like: Any, covariat
     return jax.tree.map(np.asarray, points)
 
 
-def _alike(a: Any, b: Any) -> bool:
+def _alike(a: PointLike, b: PointLike) -> bool:
     return all(len(jax.tree.leaves(t)) == 1 for t in (a, b)) and a.shape == b.shape
 
 
-def _chosen(fine: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
+def _chosen(
+    fine: Bool[Array, " n"], first: Float[Array, " n *part"], second: Float[Array, " n *part"]
+) -> Float[Array, " n *part"]:
     return jnp.where(fine.reshape(-1, *[1] * (first.ndim - 1)), first, second)
 
 
-def _zone_numbers(model: RejectionModel, recorded: Any, covariates: tuple, n: int) -> np.ndarray:
+def _zone_numbers(
+    model: RejectionModel, recorded: HostPoints, covariates: Covariates, n: int
+) -> Int[np.ndarray, " n"]:
     """For each observation the zone it is recorded in, -1 where its value is known."""
     shape = recorded_shape(jax.tree.map(lambda a: a[0], recorded))
     zones = zones_of(model, shape)
@@ -314,11 +354,11 @@ def _zone_numbers(model: RejectionModel, recorded: Any, covariates: tuple, n: in
 
 def _hidden_parts(
     model: RejectionModel,
-    points: Any,
+    points: HostPoints,
     limits: Limits | None,
-    width: np.ndarray,
+    width: Float[np.ndarray, " d"],
     n: int,
-    skip: np.ndarray,
+    skip: Int[np.ndarray, " m"],
 ) -> Parts | None:
     """Latent parts of every observation, and clamped coordinates."""
     if not model.latent and limits is None:
@@ -350,12 +390,12 @@ def _hidden_parts(
     )
 
 
-def flat_rows(tree: Any, n: int) -> np.ndarray:
+def flat_rows(tree: HostPoints, n: int) -> Shaped[np.ndarray, "n d"]:
     """Rows as vectors, in the order of ``ravel_pytree``."""
     return np.concatenate([leaf.reshape(n, -1) for leaf in jax.tree.leaves(tree)], axis=1)
 
 
-def spread(points: Any, n: int) -> np.ndarray:
+def spread(points: HostPoints, n: int) -> Float[np.ndarray, " d"]:
     """The scale of every coordinate, from the data."""
     everything = flat_rows(points, n).astype(float)
     deviation = everything.std(axis=0)

@@ -24,73 +24,86 @@ would be the same ones in every sweep.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation.algorithm1 import run_per_observation
 from offcut.augmentation.first_values import no_room
-from offcut.augmentation.flat import Flat, log_possible
-from offcut.augmentation.hidden import Hidden, Parts, Whole, clamp_of, recorded_shape, zones_of
+from offcut.augmentation.hidden import (
+    Flat,
+    Vector,
+    clamp_of,
+    log_possible,
+    recorded_shape,
+    zones_of,
+)
 from offcut.augmentation.rejections import Layout, empty_rejected
-from offcut.models.data import Observed
+from offcut.base import Stats
+from offcut.models.data import Covariates, Observed, Parts, PointLike, Whole
 from offcut.models.prior import Theta
 from offcut.models.recording import Clamped, Zone, in_zones
 from offcut.models.rejection import Proposed, RejectionModel
 from offcut.numerics.rendering import shown
 from offcut.numerics.slice_sampling import LogDensity, slice_sample
+from offcut.numerics.types import KeyArray, Point, Points
+
+#: Rows of points as rows of floats.
+Vectors = Float[Array, "m d"]
+Flags = Bool[Array, " m"]
 
 
 def draw_parts(
     model: RejectionModel,
-    key: jax.Array,
+    key: KeyArray,
     theta: Theta,
     parts: Parts,
     columns: tuple[int, ...],
-    covariates: tuple,
-    held: Any,
-) -> tuple[Any, jax.Array]:
+    covariates: Covariates,
+    held: Points,
+) -> tuple[Points, Bool[Array, "m d"]]:
     """One slice update of every hidden coordinate, and which coordinates it has moved.
 
     ``columns`` are those that may be hidden.
     """
-    one = jax.tree.map(lambda a: a[0], held)
-    _, unravel = ravel_pytree(one)
-    flat = jax.vmap(lambda point: ravel_pytree(point)[0])(held)
+    flat = Flat(jax.tree.map(lambda a: a[0], held))
     own = jax.tree.map(lambda a: a[parts.rows], covariates)
 
-    def log_density(flat: jax.Array) -> jax.Array:
-        def at(row: jax.Array, *covariate: Any) -> jax.Array:
-            return log_possible(model, theta, unravel(row), *covariate)
+    def log_density(vectors: Vectors) -> Float[Array, " m"]:
+        def at(vector: Vector, *covariate: Point) -> Float[Array, ""]:
+            return log_possible(model, theta, flat.point(vector), *covariate)
 
-        return jax.vmap(at)(flat, *own)
+        return jax.vmap(at)(vectors, *own)
 
-    before = flat
+    vectors = before = flat.vectors(held)
     for column in columns:
-        flat = slice_column(jax.random.fold_in(key, column), log_density, flat, column, parts)
-    return jax.vmap(unravel)(flat), flat != before
+        vectors = slice_column(jax.random.fold_in(key, column), log_density, vectors, column, parts)
+    return flat.points(vectors), vectors != before
 
 
 def slice_column(
-    key: jax.Array, log_density: LogDensity, flat: jax.Array, column: int, parts: Parts
-) -> jax.Array:
+    key: KeyArray, log_density: LogDensity, vectors: Vectors, column: int, parts: Parts
+) -> Vectors:
     """Update one coordinate of all rows where it is hidden."""
     free, low, high = (a[:, column] for a in (parts.free, parts.low, parts.high))
 
-    def at(value: jax.Array) -> jax.Array:
+    def at(value: Float[Array, " m"]) -> Float[Array, " m"]:
         allowed = (value >= low) & (value <= high)
-        log_p = log_density(flat.at[:, column].set(value))
+        log_p = log_density(vectors.at[:, column].set(value))
         return jnp.where(allowed, log_p, -jnp.inf)
 
-    chosen = slice_sample(key, at, flat[:, column], low, high, parts.width[column], free)
-    return flat.at[:, column].set(chosen)
+    chosen = slice_sample(key, at, vectors[:, column], low, high, parts.width[column], free)
+    return vectors.at[:, column].set(chosen)
 
 
-def hidden_columns(model: RejectionModel, like: Any, clamp: Clamped | None) -> tuple[int, ...]:
+def hidden_columns(
+    model: RejectionModel, like: PointLike, clamp: Clamped | None
+) -> tuple[int, ...]:
     """Coordinates of the flat vector that may be hidden, known without looking at data."""
     flags = jax.tree.map(lambda a: np.zeros(a.shape, bool), like)
     for name in model.latent:
@@ -100,20 +113,10 @@ def hidden_columns(model: RejectionModel, like: Any, clamp: Clamped | None) -> t
         if not callable(clamp.lower) and not callable(clamp.upper):
             low, high = clamp.limits()
             has_limit = np.isfinite(low) | np.isfinite(high)
-        marked = jax.tree.map(lambda a: np.broadcast_to(has_limit, a.shape), model.recorded(flags))
-        flags = _with_recorded(model, flags, marked)
+        for part in jax.tree.leaves(model.recorded(flags)):  # only selects
+            part[...] = has_limit
     flat = np.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(flags)])
     return tuple(int(i) for i in np.flatnonzero(flat))
-
-
-def _with_recorded(model: RejectionModel, tree: Any, recorded: Any) -> Any:
-    """The tree with its recorded part replaced."""
-    if not model.latent:
-        return recorded
-    if isinstance(recorded, dict):
-        return {**tree, **recorded}
-    (name,) = (k for k in tree if k not in model.latent)
-    return {**tree, name: recorded}
 
 
 #: Proposals in vain that a sweep may spend on its censored observations: so many, and so many each.
@@ -124,15 +127,26 @@ PATIENCE, PATIENCE_EACH = 2_000, 100
 WIDER = 6
 
 
-class InZone:
-    """The model as ``run_per_observation`` sees it, accepting only what lies in the zone."""
+def sweep_patience(count: int) -> int:
+    """Proposals in vain that a sweep may spend on ``count`` observations."""
+    return PATIENCE + PATIENCE_EACH * count
 
-    def __init__(self, model: RejectionModel, zones: tuple[Zone, ...]) -> None:
-        self.model, self.zones = model, zones
 
-    def propose_one(self, key: jax.Array, theta: Theta, hidden: tuple) -> Proposed:
-        """A proposal marked as drawn, so that rows that were not reached can be told."""
-        zone, covariate = hidden
+@dataclass(frozen=True)
+class InZones:
+    """Censored rows, with their covariates: the model restricted to the zone of each."""
+
+    model: RejectionModel
+    zones: tuple[Zone, ...]
+    whole: Whole
+    covariates: Covariates
+
+    def propose_one(self, key: KeyArray, theta: Theta, *hidden: Point) -> Proposed:
+        """For Algorithm 1: accepting only what lies in the zone.
+
+        A proposal is marked as drawn, so that rows that were not reached can be told.
+        """
+        ((zone, covariate),) = hidden
         proposed = self.model.propose_one(key, theta, *covariate)
         inside = in_zones(self.zones, self.model.recorded(proposed.points), *covariate)[zone]
         known = zone < 0  # not censored after all: done at once, and not drawn
@@ -140,112 +154,87 @@ class InZone:
             (proposed.points, ~known), (proposed.accepted & inside) | known, proposed.log_accept
         )
 
-
-def draw_whole(
-    model: RejectionModel,
-    zones: tuple[Zone, ...],
-    key: jax.Array,
-    theta: Theta,
-    whole: Whole,
-    covariates: tuple,
-    held: Any,
-    patience: jax.Array | None = None,
-) -> tuple[Any, jax.Array, jax.Array]:
-    """New values for the censored rows; which were reached by proposals, and which have moved."""
-    count = whole.rows.shape[0]
-    one = jax.tree.map(lambda a: a[0], held)
-    layout = Layout.of(count, Flat(one).size, True)
-    own = jax.tree.map(lambda a: a[whole.rows], covariates)
-    buffer = empty_rejected(layout, (one, jnp.array(True)), layout.chunk)
-    run, _ = run_per_observation(
-        InZone(model, zones),  # type: ignore[arg-type]
-        layout,
-        key,
-        theta,
-        (whole.zone, own),
-        buffer,
-        jnp.int32(sweep_patience(count)) if patience is None else patience,
-        keep_accepted=True,
-        store=False,
-        # Row i has the keys below fold_in(key, i), i < count.
-        order=jax.random.permutation(jax.random.fold_in(key, count), count),
-    )
-    drawn, reached = run.kept
-    left = (whole.zone >= 0) & ~reached
-
-    def step() -> Any:
-        own_key = jax.random.fold_in(key, count + 1)
-        return slice_in_zones(model, zones, own_key, theta, whole, own, held, left)
-
-    stepped = lax.cond(jnp.any(left), step, lambda: held)
-
-    def choose(new: jax.Array, old: jax.Array) -> jax.Array:
-        return jnp.where(reached.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-    def differs(new: jax.Array, old: jax.Array) -> jax.Array:
-        return jnp.any((new != old).reshape(count, -1), axis=1)
-
-    changed = jax.tree.leaves(jax.tree.map(differs, stepped, held))
-    moved = left & jnp.any(jnp.stack(changed), axis=0)
-    return jax.tree.map(choose, drawn, stepped), reached, moved
-
-
-def sweep_patience(count: int) -> int:
-    """Proposals in vain that a sweep may spend on ``count`` observations."""
-    return PATIENCE + PATIENCE_EACH * count
-
-
-def slice_in_zones(
-    model: RejectionModel,
-    zones: tuple[Zone, ...],
-    key: jax.Array,
-    theta: Theta,
-    whole: Whole,
-    covariates: tuple,
-    held: Any,
-    free: jax.Array,
-) -> Any:
-    """One slice update of every coordinate of the rows that are ``free``, each inside its zone.
-
-    A whole number k stands for the interval from k to k + 1, with the density of k all over it:
-    the place in it is drawn first and forgotten afterwards. The first interval's width is drawn
-    without looking at the values.
-    """
-    flat = Flat(jax.tree.map(lambda a: a[0], held))
-    discrete = jnp.asarray(flat.discrete)
-    key_width, key_columns = jax.random.split(key)
-    width = whole.width * 2.0 ** jax.random.randint(key_width, (), 0, WIDER + 1)
-
-    def log_density(vectors: jax.Array) -> jax.Array:
-        def at(vector: jax.Array, zone: jax.Array, *covariate: Any) -> jax.Array:
-            point = flat.point(vector)
-            inside = in_zones(zones, model.recorded(point), *covariate)[zone]
-            value = log_possible(model, theta, point, *covariate)
-            return jnp.where(inside & flat.is_point(vector), value, -jnp.inf)
-
-        return jax.vmap(at)(vectors, whole.zone, *covariates)
-
-    def update(column: jax.Array, vectors: jax.Array) -> jax.Array:
-        key_place, key_slice = jax.random.split(jax.random.fold_in(key_columns, column))
-        here = vectors[:, column]
-        here += jnp.where(discrete[column], jax.random.uniform(key_place, here.shape), 0.0)
-
-        def put(value: jax.Array) -> jax.Array:
-            value = jnp.where(discrete[column], jnp.floor(value), value)
-            return vectors.at[:, column].set(value)
-
-        chosen = slice_sample(
-            key_slice,
-            lambda value: log_density(put(value)),
-            here,
-            -jnp.inf,
-            jnp.inf,
-            width[column],
-            free,
+    def draw(
+        self, key: KeyArray, theta: Theta, held: Points, patience: Int[Array, ""] | None = None
+    ) -> tuple[Points, Flags, Flags]:
+        """New values; which rows were reached by proposals, and which of the others have moved."""
+        zone = self.whole.zone
+        count = zone.shape[0]
+        one = jax.tree.map(lambda a: a[0], held)
+        layout = Layout.of(count, Flat(one).size, True)
+        run, _ = run_per_observation(
+            self,
+            layout,
+            key,
+            theta,
+            (zone, self.covariates),
+            empty_rejected(layout, (one, jnp.array(True)), layout.chunk),
+            jnp.int32(sweep_patience(count)) if patience is None else patience,
+            keep_accepted=True,
+            store=False,
+            # Row i has the keys below fold_in(key, i), i < count.
+            order=jax.random.permutation(jax.random.fold_in(key, count), count),
         )
-        return put(chosen)
+        assert run.kept is not None
+        drawn, reached = run.kept
+        left = (zone >= 0) & ~reached
+        own_key = jax.random.fold_in(key, count + 1)
+        stepped = lax.cond(
+            jnp.any(left), lambda: self.slice(own_key, theta, held, left), lambda: held
+        )
 
-    return flat.points(lax.fori_loop(0, flat.size, update, flat.vectors(held)))
+        def choose(new: Array, old: Array) -> Array:
+            return jnp.where(reached.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+        def differs(new: Array, old: Array) -> Flags:
+            return jnp.any((new != old).reshape(count, -1), axis=1)
+
+        changed = jax.tree.leaves(jax.tree.map(differs, stepped, held))
+        moved = left & jnp.any(jnp.stack(changed), axis=0)
+        return jax.tree.map(choose, drawn, stepped), reached, moved
+
+    def slice(self, key: KeyArray, theta: Theta, held: Points, free: Flags) -> Points:
+        """One slice update of every coordinate of the rows that are ``free``, inside their zones.
+
+        A whole number k stands for the interval from k to k + 1, with the density of k all over
+        it: the place in it is drawn first and forgotten afterwards. The first interval's width is
+        drawn without looking at the values.
+        """
+        flat = Flat(jax.tree.map(lambda a: a[0], held))
+        discrete = jnp.asarray(flat.discrete)
+        key_width, key_columns = jax.random.split(key)
+        width = self.whole.width * 2.0 ** jax.random.randint(key_width, (), 0, WIDER + 1)
+
+        def log_density(vectors: Vectors) -> Float[Array, " m"]:
+            def at(vector: Vector, zone: Int[Array, ""], *covariate: Point) -> Float[Array, ""]:
+                point = flat.point(vector)
+                inside = in_zones(self.zones, self.model.recorded(point), *covariate)[zone]
+                value = log_possible(self.model, theta, point, *covariate)
+                return jnp.where(inside & flat.is_point(vector), value, -jnp.inf)
+
+            return jax.vmap(at)(vectors, self.whole.zone, *self.covariates)
+
+        def update(column: Int[Array, ""], vectors: Vectors) -> Vectors:
+            key_place, key_slice = jax.random.split(jax.random.fold_in(key_columns, column))
+            here = vectors[:, column]
+            here += jnp.where(discrete[column], jax.random.uniform(key_place, here.shape), 0.0)
+
+            def put(value: Float[Array, " m"]) -> Vectors:
+                value = jnp.where(discrete[column], jnp.floor(value), value)
+                return vectors.at[:, column].set(value)
+
+            chosen = slice_sample(
+                key_slice,
+                lambda value: log_density(put(value)),
+                here,
+                -jnp.inf,
+                jnp.inf,
+                width[column],
+                free,
+            )
+            return put(chosen)
+
+        return flat.points(lax.fori_loop(0, flat.size, update, flat.vectors(held)))
 
 
 #: Proposals in vain for all censored observations before a start is given up.
@@ -262,28 +251,27 @@ class Imputed(NamedTuple):
     last drawn.
     """
 
-    whole: Any
-    parts: Any
-    waited: Any
+    whole: Points | None
+    parts: Points | None
+    waited: Int[Array, " hidden"]
 
 
 def first_imputed(data: Observed) -> Imputed | None:
     """First values: the recorded ones where they are possible."""
-    hidden: Hidden | None = data.hidden
-    if hidden is None:
+    if data.hidden is None:
         return None
 
-    def rows(kind: Any) -> Any:
+    def rows(kind: Whole | Parts | None) -> Points | None:
         return None if kind is None else jax.tree.map(lambda a: a[kind.rows], data.points)
 
-    count = sum(kind.rows.shape[0] for kind in hidden if kind is not None)
+    count = sum(kind.rows.shape[0] for kind in data.hidden if kind is not None)
     waited = jnp.full(count, NEVER, jnp.int32)
-    return Imputed(rows(hidden.whole), rows(hidden.parts), waited)
+    return Imputed(rows(data.hidden.whole), rows(data.hidden.parts), waited)
 
 
 def completed(data: Observed, imputed: Imputed | None) -> Observed:
     """The data with present values in place of what is hidden."""
-    if imputed is None:
+    if imputed is None or data.hidden is None:
         return data
     points = data.points
     for kind, values in zip(data.hidden, imputed[:2], strict=True):
@@ -293,45 +281,47 @@ def completed(data: Observed, imputed: Imputed | None) -> Observed:
 
 
 def impute(
-    model: RejectionModel, key: jax.Array, theta: Theta, data: Observed, imputed: Imputed | None
-) -> tuple[Imputed | None, dict[str, jax.Array]]:
+    model: RejectionModel, key: KeyArray, theta: Theta, data: Observed, imputed: Imputed
+) -> tuple[Imputed, Stats]:
     """Draw all hidden values given theta; and statistics of how it went.
 
     ``imputed`` is the share of censored observations drawn afresh by rejection (the others made a
     slice step), ``undrawn`` the number of observations that have neither been drawn nor moved for
     long: what they say about theta is stale.
     """
-    if imputed is None:
-        return None, {}
     values, moved, reached = _draw(model, key, theta, data, imputed)
     drawn = [jnp.all(kind, axis=1) for kind in moved if kind is not None]
     waited = jnp.where(jnp.concatenate(drawn), 0, jnp.minimum(imputed.waited + 1, NEVER))
     stats = {} if reached is None else {"imputed": jnp.mean(reached.astype(float))}
     stats["undrawn"] = jnp.sum(waited >= LONG_WAIT)
-    whole, parts = values
-    return Imputed(whole, parts, waited), stats
+    return Imputed(*values, waited), stats
 
 
 def _draw(
     model: RejectionModel,
-    key: jax.Array,
+    key: KeyArray,
     theta: Theta,
     data: Observed,
     imputed: Imputed,
-    patience: jax.Array | None = None,
-) -> tuple[tuple, tuple, jax.Array | None]:
+    patience: Int[Array, ""] | None = None,
+) -> tuple[
+    tuple[Points | None, Points | None],
+    tuple[Bool[Array, "whole 1"] | None, Bool[Array, "parts d"] | None],
+    Flags | None,
+]:
     """New values, whether each coordinate was drawn (or is known), and whole rows drawn afresh."""
     key_whole, key_parts = jax.random.split(key)
-    hidden: Hidden = data.hidden
+    hidden = data.hidden
+    assert hidden is not None
     like = jax.tree.map(lambda a: a[0], data.points)
     shape = recorded_shape(model.recorded(like))
     whole, parts = imputed[:2]
     moved_whole = moved_parts = reached = None
     if hidden.whole is not None:
-        zones = zones_of(model, shape)
-        whole, reached, moved = draw_whole(
-            model, zones, key_whole, theta, hidden.whole, data.covariates, whole, patience
-        )
+        rows = hidden.whole.rows
+        own = jax.tree.map(lambda a: a[rows], data.covariates)
+        censored = InZones(model, zones_of(model, shape), hidden.whole, own)
+        whole, reached, moved = censored.draw(key_whole, theta, whole, patience)
         moved_whole = (reached | moved | (hidden.whole.zone < 0))[:, None]
     if hidden.parts is not None:
         columns = hidden_columns(model, like, clamp_of(model, shape))
@@ -343,18 +333,20 @@ def _draw(
 
 
 def refuse_impossible_zones(
-    model: RejectionModel, key: jax.Array, theta: Theta, data: Observed, imputed: Imputed | None
+    model: RejectionModel, key: KeyArray, theta: Theta, data: Observed, imputed: Imputed | None
 ) -> None:
     """Raise where an observation with something hidden can be nothing but what was recorded.
 
     Every one must be reached by a proposal or move inside its zone, with ordinary patience or with
     a great deal; otherwise what stands for it would never change, and count as if it were known.
     """
-    if imputed is None:
+    hidden = data.hidden
+    if imputed is None or hidden is None:
         return
-    hidden: Hidden = data.hidden
 
-    def run(key: Any, theta: Any, data: Any, imputed: Any, patience: Any) -> Any:
+    def run(
+        key: KeyArray, theta: Theta, data: Observed, imputed: Imputed, patience: Int[Array, ""]
+    ) -> tuple[tuple, tuple]:
         return _draw(model, key, theta, data, imputed, patience)[:2]
 
     program = model.compiled("first zones", run)

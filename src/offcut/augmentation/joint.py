@@ -9,19 +9,34 @@ gradient to HMC and NUTS.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jaxtyping import Array, Float, Int, PyTree, Shaped
 
 from offcut.augmentation.rejections import Layout, Rejected
-from offcut.models.data import Observed
+from offcut.models.data import Covariates, Observed
 from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.types import Point, Points
+
+Scalar = Float[Array, ""]
+Count = int | Int[Array, ""]
+#: Sums of one shape: a number, or a pytree of arrays; with a gradient, the pair.
+Sums = TypeVar("Sums")
+#: What a sum is differentiated in: theta, or a vector.
+At = TypeVar("At", bound=PyTree[Shaped[Array, "..."]])
 
 
-def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]:
+class LogJoint(Protocol):
+    """log p(X, Y | theta)."""
+
+    def __call__(self, theta: Theta, observed: Observed, rejected: Rejected | None) -> Scalar: ...
+
+
+def log_joint(model: RejectionModel, layout: Layout) -> LogJoint:
     """``f(theta, observed, rejected) -> log p(X, Y | theta)``, differentiable in theta.
 
     Where ``rejected`` is None the sum goes over X alone.
@@ -29,13 +44,13 @@ def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]
 
     def value_and_gradient(
         smooth: Theta, fixed: Theta, observed: Observed, rejected: Rejected | None
-    ) -> tuple:
+    ) -> tuple[Scalar, Theta]:
         first_x = jax.tree.map(lambda a: a[0], observed.points)
 
-        def observed_point(smooth: Theta, x: Any, *covariate: Any) -> jax.Array:
+        def observed_point(smooth: Theta, x: Point, *covariate: Point) -> Scalar:
             return model.log_observed({**smooth, **fixed}, x, *covariate)
 
-        def rejected_point(smooth: Theta, y: Any, owner: Any) -> jax.Array:
+        def rejected_point(smooth: Theta, y: Point, owner: Int[Array, ""] | None) -> Scalar:
             theta = {**smooth, **fixed}
             if not layout.has_covariates:
                 return model.log_rejected(theta, y, first_x)
@@ -60,7 +75,7 @@ def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]
 
     joint = with_gradient(value_and_gradient)
 
-    def of_theta(theta: Theta, observed: Observed, rejected: Rejected | None) -> jax.Array:
+    def of_theta(theta: Theta, observed: Observed, rejected: Rejected | None) -> Scalar:
         # Deterministic sites may be whole numbers or flags, which have no gradient.
         smooth = {k: v for k, v in theta.items() if jnp.issubdtype(jnp.result_type(v), jnp.inexact)}
         fixed = {k: v for k, v in theta.items() if k not in smooth}
@@ -69,11 +84,13 @@ def log_joint(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]
     return of_theta
 
 
-def log_unnormalised(model: RejectionModel, layout: Layout) -> Callable[..., jax.Array]:
+def log_unnormalised(
+    model: RejectionModel, layout: Layout
+) -> Callable[[Theta, Points, Covariates], Scalar]:
     """``f(theta, points, covariates) -> sum of log q + log a`` over n points (no gradient)."""
 
-    def over(theta: Theta, points: Any, covariates: tuple) -> jax.Array:
-        def one(theta: Theta, x: Any, *covariate: Any) -> jax.Array:
+    def over(theta: Theta, points: Points, covariates: Covariates) -> Scalar:
+        def one(theta: Theta, x: Point, *covariate: Point) -> Scalar:
             return model.log_observed(theta, x, *covariate)
 
         return total(one, theta, (points, *covariates), layout.n, layout.chunk, gradient=False)
@@ -82,11 +99,11 @@ def log_unnormalised(model: RejectionModel, layout: Layout) -> Callable[..., jax
 
 
 def sum_statistics(
-    statistic: Callable[[Any], Any], observed: Observed, rejected: Rejected, layout: Layout
-) -> Any:
+    statistic: Callable[[Point], Sums], observed: Observed, rejected: Rejected, layout: Layout
+) -> Sums:
     """The sum of a pytree ``statistic(point)`` over X and Y, in the same fixed chunks."""
 
-    def of_row(_: Theta, point: Any) -> Any:
+    def of_row(_: Theta, point: Point) -> Sums:
         return statistic(point)
 
     over_x = total(of_row, {}, (observed.points,), layout.n, layout.chunk, gradient=False)
@@ -103,14 +120,14 @@ def sum_statistics(
 
 
 def total(
-    of_point: Callable[..., Any],
-    theta: Any,
-    rows: tuple,
-    count: jax.Array | int,
+    of_point: Callable[..., PyTree[Shaped[Array, " ..."]]],
+    theta: PyTree[Shaped[Array, " ..."]],
+    rows: tuple[Points | None, ...],
+    count: Count,
     chunk: int,
     gradient: bool = True,
-    offset: jax.Array | int = 0,
-) -> Any:
+    offset: Count = 0,
+) -> PyTree[Shaped[Array, " ..."]]:
     """Sum of ``of_point(theta, *row)`` over ``count`` rows from ``offset``, with its gradient.
 
     Rows behind the last are replaced by the first before anything is computed, so that neither
@@ -118,14 +135,16 @@ def total(
     """
     first = jax.tree.map(lambda a: a[offset], rows)
 
-    def chunk_sum(theta: Any, start: jax.Array) -> Any:
+    def chunk_sum(theta: At, start: Int[Array, ""]) -> PyTree[Shaped[Array, " ..."]]:
         used = start + jnp.arange(chunk, dtype=jnp.int32) < count
 
-        def add_used(values: jax.Array) -> jax.Array:
+        def add_used(values: Shaped[Array, " chunk *sum"]) -> Shaped[Array, "*sum"]:
             mask = used.reshape(-1, *[1] * (values.ndim - 1))
             return jnp.sum(jnp.where(mask, values, 0.0), axis=0)
 
-        def take(a: jax.Array, spare: jax.Array) -> jax.Array:
+        def take(
+            a: Shaped[Array, " rows *d"], spare: Shaped[Array, "*d"]
+        ) -> Shaped[Array, " chunk *d"]:
             part = lax.dynamic_slice_in_dim(a, offset + start, chunk)
             return jnp.where(used.reshape(-1, *[1] * (part.ndim - 1)), part, spare)
 
@@ -143,11 +162,11 @@ def total(
 
 
 def in_chunks(
-    add: Callable[[Any, jax.Array], Any], first: Any, count: jax.Array | int, chunk: int
-) -> Any:
+    add: Callable[[Sums, Int[Array, ""]], Sums], first: Sums, count: Count, chunk: int
+) -> Sums:
     """Fold ``add(sums, start)`` over the chunks that begin at ``start`` < ``count``."""
 
-    def add_chunk(carry: tuple) -> tuple:
+    def add_chunk(carry: tuple[Int[Array, ""], Sums]) -> tuple[Int[Array, ""], Sums]:
         trip, sums = carry
         return trip + 1, add(sums, trip * chunk)
 
@@ -156,18 +175,20 @@ def in_chunks(
     return lax.while_loop(lambda carry: carry[0] < trips, add_chunk, (jnp.int32(0), first))[1]
 
 
-def with_gradient(value_and_gradient: Callable[..., tuple]) -> Callable[..., jax.Array]:
+def with_gradient(
+    value_and_gradient: Callable[..., tuple[Scalar, PyTree[Shaped[Array, " ..."]]]],
+) -> Callable[..., Scalar]:
     """``f(at, *rest)``, the first part of ``value_and_gradient(at, *rest)``.
 
     Its derivative in ``at`` is the second part; it has none in the rest.
     """
 
     @jax.custom_jvp
-    def value(at: Any, *rest: Any) -> jax.Array:
+    def value(at: At, *rest: PyTree) -> Scalar:
         return value_and_gradient(at, *rest)[0]
 
     @value.defjvp
-    def change(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    def change(primals: tuple, tangents: tuple) -> tuple[Scalar, Scalar]:
         here, gradient = value_and_gradient(*primals)
         parts = jax.tree.map(jnp.vdot, gradient, tangents[0])
         return here, sum(jax.tree.leaves(parts), jnp.zeros(()))

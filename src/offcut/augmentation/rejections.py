@@ -14,14 +14,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Bool, Int, PyTree, Shaped
 
 from offcut.base import BROKEN, FULL, OK
+from offcut.models.data import PointLike
+from offcut.numerics.types import Points
+
+Count = Int[Array, ""]
+Flag = Bool[Array, ""]
+#: What is drawn together with Y; a state, or part of one.
+Drawn = TypeVar("Drawn")
+State = TypeVar("State", bound=PyTree)
 
 #: A sweep gives up after this many attempts and keeps its previous Y.
 MOST_ATTEMPTS = 100
@@ -66,12 +75,12 @@ class Rejected(NamedTuple):
     whose proposal it was (None where all observations share theirs).
     """
 
-    points: Any
-    owner: jax.Array | None
-    offset: jax.Array
-    count: jax.Array  # type: ignore[assignment] # not the method of tuple
+    points: Points
+    owner: Int[Array, " rows"] | None
+    offset: Count
+    count: Count  # type: ignore[assignment] # not the method of tuple
 
-    def settled(self, ok: jax.Array, old: Rejected) -> Rejected:
+    def settled(self, ok: Flag, old: Rejected) -> Rejected:
         """This Y where ok, else the old one, which stands in this buffer, too."""
         return self._replace(
             offset=jnp.where(ok, self.offset, old.offset),
@@ -79,7 +88,7 @@ class Rejected(NamedTuple):
         )
 
 
-def empty_rejected(layout: Layout, like: Any, capacity: int) -> Rejected:
+def empty_rejected(layout: Layout, like: PointLike, capacity: int) -> Rejected:
     """A buffer for ``capacity`` points of the shape of ``like`` (one point)."""
     rows = layout.sections * (capacity + layout.block + 1)
     points = jax.tree.map(lambda a: jnp.zeros((rows, *a.shape), a.dtype), like)
@@ -115,7 +124,7 @@ def resized_rejected(layout: Layout, rejected: Rejected, capacity: int) -> Rejec
     if new <= old:
         return rejected
 
-    def grow(a: jax.Array) -> jax.Array:
+    def grow(a: Shaped[Array, " rows *d"]) -> Shaped[Array, " more *d"]:
         held = jax.lax.dynamic_slice_in_dim(a, rejected.offset, old)
         return jnp.zeros((layout.sections * new, *a.shape[1:]), a.dtype).at[:old].set(held)
 
@@ -130,15 +139,17 @@ class Buffer(Protocol):
     ``Rejected`` is one, and the buffers of frames are.
     """
 
-    def settled(self, ok: jax.Array, old: Any) -> Any:
+    def settled(self, ok: Flag, old: Buffer) -> Buffer:
         """This Y where ok, else the old one."""
 
 
-def settle(ok: jax.Array, new: Any, old: Any) -> Any:
+def settle(ok: Flag, new: State, old: State) -> State:
     """The new state where ok, else the old one: leaf by leaf, but of buffers only their numbers."""
 
-    def choose(new: Any, old: Any) -> Any:
-        return new.settled(ok, old) if isinstance(new, Buffer) else jnp.where(ok, new, old)
+    def choose(new: Array | Buffer, old: Array | Buffer) -> Array | Buffer:
+        if isinstance(new, Buffer):
+            return new.settled(ok, old)  # type: ignore[arg-type]
+        return jnp.where(ok, new, old)  # type: ignore[arg-type]
 
     return jax.tree.map(choose, new, old, is_leaf=lambda part: isinstance(part, Buffer))
 
@@ -146,13 +157,13 @@ def settle(ok: jax.Array, new: Any, old: Any) -> Any:
 class Redrawn(NamedTuple):
     """The last of ``attempts`` attempts; ``over``: it exceeds the budget, as all before it did."""
 
-    attempts: jax.Array
-    drawn: Any
-    over: jax.Array
+    attempts: Count
+    drawn: PyTree
+    over: Flag
 
 
 def redraw(
-    attempt: Callable[[jax.Array, Any], tuple[Any, jax.Array]], start: Any, most: int
+    attempt: Callable[[Count, Drawn], tuple[Drawn, Flag]], start: Drawn, most: int
 ) -> Redrawn:
     """Draw until it fits the budget, ``most`` times at the most.
 
@@ -171,7 +182,7 @@ def redraw(
     )
 
 
-def outcome(over: jax.Array, full: jax.Array | bool, known: jax.Array | bool) -> jax.Array:
+def outcome(over: Flag, full: Flag | bool, known: Flag | bool) -> Count:
     """The status of a redraw: OK where there is a Y to go on with, the new one or the old.
 
     over : no attempt fitted the budget, the old Y is kept. full : the new Y fits the budget but

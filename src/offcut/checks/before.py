@@ -133,7 +133,7 @@ def prior_doubts(model: RejectionModel, prepared: Prepared, sweeps: int) -> list
     name = ("warning before", prepared.n)
     if name in model.programs:
         return []
-    said = model.programs[name] = warning_before(model, prepared.arrays, prepared.n)
+    said = model.programs.kept(name, lambda: warning_before(model, prepared.arrays, prepared.n))
     return [] if said is None else [Doubt("prior", said)]
 
 

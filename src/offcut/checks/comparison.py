@@ -31,14 +31,14 @@ from offcut.driver.budget import warmup_budget
 from offcut.driver.chain import Chain, Phase, most_in_memory
 from offcut.driver.chains import Drawn, Settings, after_warmup, collect, make_chains
 from offcut.driver.machine import one_blas_thread
-from offcut.driver.progress import Progress
 from offcut.errors import OffcutError, SettingsError
 from offcut.kernels.tuning import warmup_schedule
+from offcut.methods import AUTO, MethodSettings
 from offcut.numerics.ess import effective_size
 from offcut.programs.cache import blocks_of
 from offcut.programs.precision import in_float64
 from offcut.result.diagnostics import MOST_PARAMETERS, label, r_hat
-from offcut.result.summary import R_HAT_LIMIT
+from offcut.result.overview import R_HAT_LIMIT
 from offcut.samplers.choice import prepare
 
 #: Draws of the run that compiles.
@@ -57,7 +57,7 @@ class Contender:
     ----------
     name : str
     model : any model of this library
-    kernel : optional
+    method, kernel : optional
         As of ``offcut.sample``.
     approximate : bool
         Whether its draws are not those of the posterior.
@@ -70,6 +70,7 @@ class Contender:
     kernel: Kernel | None = None
     approximate: bool = False
     target: str = ""
+    method: str | MethodSettings = AUTO
 
 
 @dataclass(frozen=True)
@@ -244,8 +245,10 @@ def compare_samplers(
     ...     inside=lambda x: x > 0,
     ... )
     >>> x = np.array([0.1, 0.5, 0.7, 1.2, 2.0])
-    >>> kernels = {"HMC": offcut.HMC(0.3, 5), "Direct": offcut.Direct()}
-    >>> both = [Contender(name, model, kernel) for name, kernel in kernels.items()]
+    >>> both = [
+    ...     Contender("HMC", model, offcut.HMC(0.3, 5)),
+    ...     Contender("direct", model, method="direct"),
+    ... ]
     >>> found = compare_samplers(both, x, draws=50, warmup=50, repeats=2)
     >>> [one.contender.name for one in found.ran], found.ran[0].worst
     (['HMC'], 'loc')
@@ -332,7 +335,7 @@ class _Runs:
     ) -> None:
         self.model, self.settings = contender.model, settings
         self.sampler, self.arrays, self.observed = prepare(
-            contender.model, data, covariates, contender.kernel
+            contender.model, data, covariates, contender.kernel, contender.method
         )
         self.programs = blocks_of(self.sampler)
         self.n = next(iter(self.observed.values())).shape[0]
@@ -368,10 +371,10 @@ class _Runs:
     def _warmed(self, seed: int) -> Chain:
         """A chain after its warm-up, as ``run_chains`` would run it, in this thread."""
         settings = self.settings._replace(seed=seed)
-        with one_blas_thread(), Progress(1, False) as silent:
+        with one_blas_thread():
             first = warmup_budget(settings.budget, self.n)
             (chain,) = make_chains(
-                self.sampler, self.arrays, settings, first, None, silent, self.programs
+                self.sampler, self.arrays, settings, first, None, None, self.programs
             )
             first = warmup_budget(settings.budget, self.n, self._most(chain))
             schedule = warmup_schedule(settings.warmup)

@@ -195,7 +195,7 @@ class Chain:
         block_size: int,
         data: PyTree,
         store: Store | None,
-        progress: Progress,
+        progress: Progress | None,
     ) -> None:
         self.number, self.sampler, self.key, self.state = number, sampler, key, state
         self.data, self.store, self.progress = data, store, progress
@@ -225,7 +225,8 @@ class Chain:
         self._saved, self._last_save = self.done, time.monotonic()
         if self.phase_number == phase.number:
             self._thin = phase.thin
-            self.progress.phase(self.number, phase.name, self.done, phase.steps)
+            if self.progress is not None:
+                self.progress.phase(self.number, phase.name, self.done, phase.steps)
 
     def run(self, phase: Phase, stop: threading.Event, turn: float) -> bool:
         """Work on a phase that was begun for ``turn`` seconds; True once all its steps are done.
@@ -247,7 +248,8 @@ class Chain:
             steps = len(stats["rejected"])
             self._pace = seconds / max(steps, 1) if self._measured else 0.0
             self._measured = True
-            self.progress.advance(self.number, steps, seconds, stats)
+            if self.progress is not None:
+                self.progress.advance(self.number, steps, seconds, stats)
             if time.monotonic() - self._last_save > self._save_interval():
                 self.save()
         if self.done < phase.steps:

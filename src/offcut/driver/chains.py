@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 from collections import deque
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import jax
@@ -77,7 +79,7 @@ def run_chains(
     """Drive ``settings.chains`` chains of a sampler to the end, or to Ctrl-C."""
     stop = threading.Event()
     first_budget = warmup_budget(settings.budget, n)
-    with one_blas_thread(), Progress(settings.chains, settings.progress) as progress:
+    with one_blas_thread(), _watched(settings) as progress:
         chains = make_chains(sampler, data, settings, first_budget, store, progress, programs)
         workers = _Workers(settings, stop)
         try:
@@ -118,13 +120,19 @@ def run_chains(
             workers.close()
 
 
+def _watched(settings: Settings) -> AbstractContextManager[Progress | None]:
+    """The progress bar, where it was asked for and there is a terminal."""
+    seen = settings.progress and sys.stderr.isatty()
+    return Progress(settings.chains) if seen else nullcontext()
+
+
 def make_chains(
     sampler: Sampler,
     data: PyTree,
     settings: Settings,
     budget: int | None,
     store: Store | None,
-    progress: Progress,
+    progress: Progress | None,
     programs: dict,
 ) -> list[Chain]:
     """All chains, each at its own start, or where the store left it."""
@@ -184,7 +192,8 @@ class _Workers:
         if interrupted or any(f.done() and f.exception() for f in futures):
             self._stop.set()
         wait(futures)  # a second Ctrl-C ends this wait and the run
-        _raise_first(futures)
+        for future in futures:
+            future.result()  # raises what went wrong
         for chain in chains:
             chain.save()  # Ctrl-C may have come while a chain waited for its turn
         return interrupted
@@ -202,13 +211,6 @@ class _Workers:
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _raise_first(futures: list[Future]) -> None:
-    for future in futures:
-        error = future.exception()
-        if error is not None:
-            raise error
 
 
 def after_warmup(

@@ -1,10 +1,8 @@
-"""The progress bar: one line for each chain, silent where there is no terminal."""
+"""The progress bar: one line for each chain, for runs at a terminal."""
 
 from __future__ import annotations
 
-import sys
 import threading
-from typing import Any
 
 import numpy as np
 
@@ -12,47 +10,36 @@ import numpy as np
 class Progress:
     """Draws per second, mean |Y| and divergences for each chain; safe to call from threads."""
 
-    def __init__(self, chains: int, enabled: bool) -> None:
+    def __init__(self, chains: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
         self._rows = [{"rejected": 0.0, "steps": 0, "divergences": 0} for _ in range(chains)]
         self._lock = threading.Lock()
-        self._bar: Any = None
-        if enabled and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                TextColumn,
-                TimeRemainingColumn,
-            )
-            from rich.progress import Progress as Bar
-
-            self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=None),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[rate]}"),
-                TextColumn("{task.fields[status]}"),
-                TimeRemainingColumn(compact=True),
-                console=Console(stderr=True),
-            )
-            self._tasks = [
-                self._bar.add_task(f"chain {c}", total=1, rate="", status="compiling")
-                for c in range(chains)
-            ]
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[status]}"),
+            TimeRemainingColumn(compact=True),
+            console=Console(stderr=True),
+        )
+        self._tasks = [
+            self._bar.add_task(f"chain {c}", total=1, rate="", status="compiling")
+            for c in range(chains)
+        ]
 
     def __enter__(self) -> Progress:
-        if self._bar is not None:
-            self._bar.start()
+        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._bar.stop()
 
     def phase(self, chain: int, name: str, done: int, total: int) -> None:
         """A chain begins (or resumes) a phase."""
-        if self._bar is None:
-            return
         with self._lock:
             self._rows[chain] = {"rejected": 0.0, "steps": 0, "divergences": 0}
             self._bar.reset(
@@ -66,7 +53,7 @@ class Progress:
 
     def advance(self, chain: int, steps: int, seconds: float, stats: dict[str, np.ndarray]) -> None:
         """A chain has done a block."""
-        if self._bar is None or steps == 0:
+        if steps == 0:
             return
         with self._lock:
             row = self._rows[chain]

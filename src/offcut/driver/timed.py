@@ -11,7 +11,9 @@ import numpy as np
 from offcut.base import MOST_REJECTED, Kernel, Model
 from offcut.driver.chain import CompiledBlock
 from offcut.driver.chains import FIRST_CAPACITY
+from offcut.methods import AUTO, MethodSettings
 from offcut.numerics import keys
+from offcut.samplers.choice import prepare
 
 
 class Stretch(NamedTuple):
@@ -26,11 +28,11 @@ class Chain:
 
     Parameters
     ----------
-    model : any model of this library with a ``prepare`` method
+    model : any model of this library
     data : array
     variable : str
         Which variable to keep.
-    kernel : optional
+    kernel, method : optional
         As for ``offcut.sample``.
     block : int
         Sweeps for each call of the program.
@@ -43,10 +45,11 @@ class Chain:
         variable: str,
         kernel: Kernel | None = None,
         block: int = 1024,
+        method: str | MethodSettings = AUTO,
     ) -> None:
         self.variable, self.block = variable, block
         with jax.enable_x64(True):
-            prepared = model.prepare(data, None, kernel)
+            prepared = prepare(model, data, None, kernel, method)
         self.sampler: Any = prepared.sampler  # ``start`` at a value is for those with a prior
         self.data = prepared.arrays
         self.program = CompiledBlock(self.sampler, block)

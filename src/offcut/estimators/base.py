@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from offcut.base import Model
 from offcut.errors import TrustWarning
+from offcut.methods import AUTO
 from offcut.result.diagnostics import rejection_numbers
-from offcut.result.summary import R_HAT_LIMIT, summary
+from offcut.result.overview import R_HAT_LIMIT, summary
 from offcut.sampling import sample
 
 #: What scikit-learn takes for a source of random numbers.
@@ -54,13 +55,14 @@ class SampledDensity(DensityMixin, BaseEstimator):
         check_scalar(self.n_warmup, "n_warmup", Integral, min_val=0)
         return validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
 
-    def _draw(self, model: Model, data: np.ndarray, seed: int) -> xr.DataTree:
+    def _draw(self, model: Model, data: np.ndarray, seed: int, method: str = AUTO) -> xr.DataTree:
         """The posterior; ``trouble_`` and ``converged_`` say how far to trust it."""
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", TrustWarning)  # said once, by ``_warn``
             posterior = sample(
                 model,
                 data,
+                method=method,
                 draws=self.n_draws,
                 warmup=self.n_warmup,
                 chains=self.n_chains,

@@ -123,10 +123,9 @@ class GaussianProcessDensity(SampledDensity):
             self.variance,
             self.support,
             prior=self.prior,
-            method=self.method,
         )
         data = X[:, 0] if X.shape[1] == 1 else X
-        self.model_, self.posterior_ = model, self._draw(model, data, self._seed())
+        self.model_, self.posterior_ = model, self._draw(model, data, self._seed(), self.method)
         self._warn()
         return self
 

@@ -39,6 +39,7 @@ FAMILY = HMC(num_steps=5, jitter=0.4)
 class AugmentedSampler(GPSampler):
     """Rejections, and an update of f given them."""
 
+    method = "augment"
     draws_rejections = True
     redraws = True
 

@@ -64,6 +64,8 @@ class Drawn(NamedTuple):
 class ExactSampler(AugmentedSampler):
     """``plan.basis`` is the grid at which f is recorded; ``state.w`` is f there."""
 
+    method = "augment"
+
     redraws = False
 
     def __init__(self, plan: Plan, update: Any, nugget: float) -> None:

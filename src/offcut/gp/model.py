@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from offcut import base as contracts
-from offcut.base import Doubt, Kernel, Model
+from offcut.base import Doubt, Kernel, Model, Request
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.gp import approximation, evaluation
 from offcut.gp.augmented import AugmentedSampler
@@ -25,21 +25,36 @@ from offcut.gp.sampler import CollapsedSampler, GPSampler
 from offcut.gp.settings import as_region, check_family, checked_nugget, ties
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
 from offcut.kernels.hmc import HMC
-from offcut.kernels.nuts import NUTS
+from offcut.methods import CURVES
 from offcut.mixtures.data import as_events
 from offcut.models.prior import Prior
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.rendering import call
-from offcut.numerics.text import renamed
+from offcut.numerics.text import moved, renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
 from offcut.regions.box import Box
 from offcut.regions.region import Region
 
 MOST_PREPARED = 8
-METHODS = ("augment", "collapsed")
 #: The kernel of method="collapsed", where none is given.
 COLLAPSED = HMC(num_steps=8, jitter=0.5)
+
+
+def _to_sample(method: object) -> str:
+    return f"give it to offcut.sample(model, data, method={method!r})"
+
+
+def _no_quadrature(local: bool, prepared: Prepared) -> str:
+    """Why method="collapsed" cannot be had."""
+    if local:
+        return 'offcut.BirthDeath needs method="augment"'
+    if isinstance(prepared.plan.basis, Grid):
+        return 'the exact process (basis=None) has method="augment" only'
+    return (
+        'method="collapsed" needs the normalising constant by quadrature, which is to '
+        'be had in one and two dimensions; use method="augment"'
+    )
 
 
 class GPModel(Model):
@@ -47,28 +62,26 @@ class GPModel(Model):
 
     process = ""
 
-    def __init__(self, settings: GPSettings, method: str) -> None:
-        if method not in METHODS:
-            raise ModelError(
-                f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}"
-            )
+    methods = CURVES
+
+    def __init__(self, settings: GPSettings) -> None:
         local = isinstance(settings.rejections, BirthDeath)
         if not local and settings.rejections != FRESH:
             raise ModelError(
                 f'rejections must be "fresh" or an offcut.BirthDeath, got {settings.rejections!r}'
             )
-        if local and (method != "augment" or settings.basis is None):
-            raise ModelError('offcut.BirthDeath needs method="augment" and a basis')
-        self.settings, self.method = settings, method
+        if local and settings.basis is None:
+            raise ModelError("offcut.BirthDeath needs a basis")
+        self.settings = settings
         self._prepared: dict[Any, Prepared] = {}
 
-    def prepare(self, data: Any, covariates: Any, kernel: Kernel | None) -> contracts.Prepared:
+    def prepare(self, request: Request) -> contracts.Prepared:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
-        if covariates is not None:
+        if request.covariates is not None:
             raise ModelError(f"{type(self).__name__} takes no covariates")
-        x, scalar = self.read(data)
+        x, scalar = self.read(request.data)
         prepared = self._prepared_from(x, scalar)
-        sampler = self._shared(prepared, kernel)
+        sampler = self._shared(prepared, request.method.name, request.kernel)
         return contracts.Prepared(sampler, prepared.data, {"x": x[:, 0] if scalar else x})
 
     def before(self, prepared: contracts.Prepared) -> list[Doubt]:
@@ -90,14 +103,14 @@ class GPModel(Model):
             self._prepared[key] = prepare(self.settings, x, PROCESSES[self.process], scalar)
         return self._prepared[key]
 
-    def _shared(self, prepared: Prepared, kernel: Kernel | None) -> GPSampler:
+    def _shared(self, prepared: Prepared, method: str, kernel: Kernel | None) -> GPSampler:
         """The sampler; models that are the same share it, compiled code and all."""
         plan = prepared.plan
         family = self._family() if isinstance(plan.base, FamilyBase) else None
         base = (type(plan.base), family, plan.hyper.key)
-        identity = digest(base, self.method, self.settings.nugget, self.settings.rejections)
+        identity = digest(base, method, self.settings.nugget, self.settings.rejections)
         name = (plan[:3], plan[5:], kernel)
-        return kept_sampler(identity, name, lambda: self._sampler(prepared, kernel))
+        return kept_sampler(identity, name, lambda: self._sampler(prepared, method, kernel))
 
     def _family(self) -> Any:
         """What a base given as a function computes, traced, with its prior."""
@@ -119,36 +132,25 @@ class GPModel(Model):
             size = Prior(given.prior).size
             return traced(everything, jax.random.key(0), np.zeros(size)), kinds
 
-    def _sampler(self, prepared: Prepared, kernel: Kernel | None) -> GPSampler:
+    def _sampler(self, prepared: Prepared, method: str, kernel: Kernel | None) -> GPSampler:
         """The sampler of the method, with the kernel."""
-        if isinstance(prepared.plan.basis, Grid):
-            return self._exact(prepared, kernel)
-        if self.method == "collapsed":
-            if not prepared.plan.summed:
-                raise ModelError(
-                    'method="collapsed" needs the normalising constant by quadrature, which is to '
-                    'be had in one and two dimensions; use method="augment"'
-                )
-            if kernel is not None and not isinstance(kernel, HMC | NUTS):
-                raise SettingsError(
-                    f'method="collapsed" takes offcut.HMC() or offcut.NUTS(), got {kernel!r}'
-                )
+        local = isinstance(self.settings.rejections, BirthDeath)
+        if method == "collapsed":
+            if local or isinstance(prepared.plan.basis, Grid) or not prepared.plan.summed:
+                raise ModelError(_no_quadrature(local, prepared))
             return CollapsedSampler(prepared.plan, COLLAPSED if kernel is None else kernel)
-        if kernel is not None and not isinstance(kernel, PolyaGamma | EllipticalSlice | HMC | NUTS):
-            raise SettingsError(
-                "f given the rejections moves by offcut.PolyaGamma() (default), "
-                f"offcut.EllipticalSlice(), offcut.HMC() or offcut.NUTS(), got {kernel!r}"
-            )
         update = PolyaGamma() if kernel is None else kernel
-        if isinstance(self.settings.rejections, BirthDeath):
+        if isinstance(prepared.plan.basis, Grid):
+            self._check_exact(prepared, kernel)
+            return ExactSampler(prepared.plan, update, self.settings.nugget)
+        if local:
             return BirthDeathSampler(prepared.plan, update, self.settings.rejections)
         return AugmentedSampler(prepared.plan, update)
 
-    def _exact(self, prepared: Prepared, kernel: Kernel | None) -> GPSampler:
-        """The sampler of the exact process."""
-        if self.method != "augment":
-            raise ModelError('the exact process (basis=None) has method="augment" only')
-        if kernel is not None and not isinstance(kernel, PolyaGamma | EllipticalSlice):
+    @staticmethod
+    def _check_exact(prepared: Prepared, kernel: Kernel | None) -> None:
+        """Refuse kernels that the exact process does not take."""
+        if kernel is not None and kernel.kind != PolyaGamma.kind:
             raise SettingsError(
                 "f of the exact process moves by offcut.PolyaGamma() (default) or "
                 f"offcut.EllipticalSlice(), got {kernel!r}"
@@ -158,8 +160,6 @@ class GPModel(Model):
                 "offcut.EllipticalSlice() with the exact process needs a fixed length_scale and "
                 "variance; offcut.PolyaGamma() infers them"
             )
-        update = PolyaGamma() if kernel is None else kernel
-        return ExactSampler(prepared.plan, update, self.settings.nugget)
 
     def prepared_for(self, posterior: xr.DataTree) -> Prepared:
         """Box, basis and priors of a posterior, made again from its data where needed."""
@@ -172,13 +172,13 @@ class GPModel(Model):
     def facts(self, prepared: contracts.Prepared) -> dict[str, Any]:
         """What else the result should say."""
         own = self._prepared_of(prepared.observed["x"])
-        slower = self.method == "augment" and own.plan.joint and own.plan.hyper.size
+        slower = prepared.sampler.method == "augment" and own.plan.joint and own.plan.hyper.size
         note = " (method='collapsed' would be faster here, and exact too)" if slower else ""
-        return {"method": self.method, "method_note": note, **approximation.facts(own, repr(self))}
+        return {"method_note": note, **approximation.facts(own, repr(self))}
 
     def identity(self) -> str:
         """What tells models apart, at this moment: all settings, and what a family computes."""
-        settings = skeleton(type(self), self.method, self.settings._replace(prior=None))
+        settings = skeleton(type(self), self.settings._replace(prior=None))
         return digest(settings, self._family())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class GPModel(Model):
     def __repr__(self) -> str:
         """Arguments that are not those by default."""
         covariance, window = self.settings.covariance.name, self.settings.support
-        own = {"covariance": covariance, "window": window, "method": self.method}
+        own = {"covariance": covariance, "window": window}
         values = {**self.settings._asdict(), **own}
         given = {
             name: values[name]
@@ -245,17 +245,20 @@ class GPDensity(GPModel):
         Of theta, for a base that is a function of it.
     additive : bool, optional
         f is a sum of functions of single coordinates; by default in three dimensions and more.
-    method : "augment" or "collapsed"
-        "augment" keeps rejected proposals (the paper's). "collapsed" has no rejections: Z by
-        quadrature, in one and two dimensions.
     joint_moves : bool
-        With "augment": also moves with the rejections summed out, where Z is known by quadrature.
-        They cure the slow mixing of |Y| and Z.
+        With ``method="augment"``: also moves with the rejections summed out, where Z is known by
+        quadrature. They cure the slow mixing of |Y| and Z.
     nugget : float
         Of the exact process: a share of the variance that is white noise, part of the model.
     rejections : "fresh" or BirthDeath
         All rejections anew in every sweep (the paper's), or local changes of them by
         ``offcut.BirthDeath`` (Adams et al. 2009), for comparison: it mixes more slowly.
+
+    Notes
+    -----
+    ``method=`` of ``offcut.sample`` is "augment", which keeps rejected proposals (the paper's, and
+    the default), or "collapsed", which has no rejections: Z by quadrature, in one and two
+    dimensions.
 
     Examples
     --------
@@ -271,6 +274,7 @@ class GPDensity(GPModel):
     process = "density"
 
     @renamed(kernel="covariance")
+    @moved(method=_to_sample)
     def __init__(
         self,
         base: Any = "normal",
@@ -282,7 +286,6 @@ class GPDensity(GPModel):
         *,
         prior: Any = None,
         additive: bool | None = None,
-        method: str = "augment",
         joint_moves: bool = True,
         nugget: float = 1e-8,
         rejections: Any = FRESH,
@@ -306,7 +309,7 @@ class GPDensity(GPModel):
             rejections,
             None,
         )
-        super().__init__(settings, method)
+        super().__init__(settings)
 
     def density(self, posterior: xr.DataTree, points: Any, draws: bool = False) -> np.ndarray:
         """Posterior mean of the density at points, or one for each draw (chain, draw, point)."""
@@ -356,7 +359,7 @@ class GPIntensity(GPModel):
         Where events were recorded, (lower, upper) or an ``offcut.regions.Box``; by default the
         range of the data, each end moved out by a mean gap. With a window, no events at all are
         data too: an empty array.
-    covariance, basis, length_scale, variance, additive, method, joint_moves, nugget, rejections
+    covariance, basis, length_scale, variance, additive, joint_moves, nugget, rejections
         As of ``offcut.GPDensity``.
     rate : pair, optional
         Shape a and rate b of the Gamma prior of lambda, the upper limit of the intensity. By
@@ -376,6 +379,7 @@ class GPIntensity(GPModel):
     process = "intensity"
 
     @renamed(kernel="covariance")
+    @moved(method=_to_sample)
     def __init__(
         self,
         window: Any = None,
@@ -386,7 +390,6 @@ class GPIntensity(GPModel):
         rate: tuple[float, float] | None = None,
         *,
         additive: bool | None = None,
-        method: str = "augment",
         joint_moves: bool = True,
         nugget: float = 1e-8,
         rejections: Any = FRESH,
@@ -416,7 +419,7 @@ class GPIntensity(GPModel):
             rejections,
             rate,
         )
-        super().__init__(settings, method)
+        super().__init__(settings)
 
     def read(self, data: Any) -> tuple[np.ndarray, bool]:
         """Events (n, d), and whether they are single numbers; there may be none."""

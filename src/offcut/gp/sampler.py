@@ -415,6 +415,7 @@ def _near_the_middle(key: jax.Array, hyper: Hyperparameters) -> jax.Array:
 class CollapsedSampler(GPSampler):
     """A kernel on (beta, base, hyperparameters, log rate)."""
 
+    method = "collapsed"
     kernel: Any
 
     def __init__(self, plan: Plan, kernel: Any) -> None:

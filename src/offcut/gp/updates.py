@@ -18,15 +18,12 @@ from jax import lax
 
 from offcut.base import Kernel
 
-#: The route of kernels that move f given accepted and rejected points, and nothing else.
-PROCESS = "process"
-
 
 @dataclass(frozen=True)
 class PolyaGamma(Kernel):
     """Gibbs steps: Pólya-Gamma variables given f, then f given them, an exact normal draw."""
 
-    route: ClassVar[str] = PROCESS
+    kind: ClassVar[str] = "function"
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class EllipticalSlice(Kernel):
         Transitions in each sweep.
     """
 
-    route: ClassVar[str] = PROCESS
+    kind: ClassVar[str] = "function"
     steps: int = 1
 
 

@@ -9,13 +9,17 @@ and there the score tells how much of the information is missing
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from numbers import Integral, Real
+from typing import ClassVar, Self
 
 import jax
+import jax.numpy as jnp
 
 from offcut.base import Kernel, Stats
 from offcut.errors import SettingsError
 from offcut.kernels.tuning import Tuning, first_tuning
+from offcut.methods import Method
 
 
 def check_positive(name: str, value: object, whole: bool = False) -> None:
@@ -59,10 +63,25 @@ class WalkKernel(Kernel):
     """A kernel with a ``scale``: the user's as it is, else learnt with the posterior covariance.
 
     A random walk does not know the direction of a ridge unless it is told: up to MOST_DENSE
-    parameters it learns all covariances, beyond that variances only.
+    parameters it learns all covariances, beyond that variances only. It is a frozen dataclass with
+    fields ``scale`` and ``target_acceptance``.
     """
 
+    kind: ClassVar[str] = "walk"
     scale: float | None
+
+    def on(self, method: Method) -> Self:
+        """With the target acceptance of the method, where the user gave none."""
+        if self.target_acceptance is not None or not self.adapts:
+            return self
+        return replace(self, target_acceptance=method.target_acceptance)  # type: ignore[type-var]
+
+    def propose(self, key: jax.Array, position: jax.Array, tuning: Tuning) -> jax.Array:
+        """A normal step, scaled by what warm-up has learnt."""
+        noise = jax.random.normal(key, position.shape)
+        if tuning.inverse_mass.ndim == 2:
+            return position + tuning.step_size * (jnp.linalg.cholesky(tuning.inverse_mass) @ noise)
+        return position + tuning.step_size * jnp.sqrt(tuning.inverse_mass) * noise
 
     @property
     def adapts(self) -> bool:

@@ -16,6 +16,7 @@ from blackjax.adaptation.staged_adaptation import build_schedule
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 
 from offcut.base import Kernel, LogDensity, Stage, Stats
+from offcut.methods import TARGET
 
 _MOMENTS = {dense: mass_matrix_adaptation(is_diagonal_matrix=not dense) for dense in (False, True)}
 
@@ -105,9 +106,14 @@ def stepped_from(
     position, stats = kernel.step(key, position, log_density, tuning)
     if kernel.adapts:
         rate = jnp.nan_to_num(stats["acceptance_rate"], nan=0.0)
-        tuning = tuned(tuning, stage, position, rate, kernel.target_acceptance)
+        tuning = tuned(tuning, stage, position, rate, target_of(kernel))
     before = stats.pop("log_density")
     return position, tuning, stats, before
+
+
+def target_of(kernel: Kernel) -> float:
+    """The acceptance rate that warm-up steers to; that of walks on a density, where none is set."""
+    return TARGET if kernel.target_acceptance is None else kernel.target_acceptance
 
 
 def warmup_schedule(warmup: int) -> np.ndarray:

@@ -44,6 +44,8 @@ MOST_PROPOSALS = 1e8
 class AugmentedSampler(LangevinSampler):
     """NUTS, HMC or RandomWalk on the augmented joint."""
 
+    method = "augment"
+
     redraws = True
 
     def __init__(self, *arguments: Any) -> None:

@@ -10,10 +10,9 @@ import numpy as np
 import numpyro.distributions as dist
 import xarray as xr
 
-from offcut.base import Kernel, Model, Prepared
-from offcut.errors import ModelError, SettingsError
+from offcut.base import Kernel, Model, Prepared, Request
+from offcut.errors import ModelError
 from offcut.kernels.hmc import HMC
-from offcut.kernels.nuts import NUTS
 from offcut.kernels.random_walk import RandomWalk
 from offcut.langevin.augmented import AugmentedSampler
 from offcut.langevin.data import as_frames
@@ -28,31 +27,32 @@ from offcut.langevin.sampler import (
     LangevinSampler,
 )
 from offcut.langevin.walk import ExchangeSampler, PseudoMarginalSampler
+from offcut.methods import FRAMES
 from offcut.models.prior import Prior, is_positive
 from offcut.numerics.rendering import call
+from offcut.numerics.text import moved
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest
-from offcut.samplers.walk import Exchange, PseudoMarginal
 
 IDENTITY, INFERRED = "identity", ("inferred", "uniform", "free")
 
 
-class Method(NamedTuple):
-    """A way to update kappa: its sampler, its kernel by default, and the kernels that it takes."""
+class Route(NamedTuple):
+    """A way to update kappa: its sampler, and its kernel by default."""
 
     sampler: type[LangevinSampler]
     kernel: Kernel
-    kernels: tuple[type, ...]
 
 
-_MOVES = (NUTS, HMC, RandomWalk)
-METHODS = {
-    "augment": Method(AugmentedSampler, HMC(num_steps=3, jitter=0.4), _MOVES),
-    "collapsed": Method(CollapsedSampler, HMC(num_steps=2, jitter=0.2), _MOVES),
-    "asymptotic": Method(AsymptoticSampler, HMC(num_steps=2, jitter=0.2), _MOVES),
-    "exchange": Method(ExchangeSampler, Exchange(), (Exchange,)),
-    "pseudo_marginal": Method(PseudoMarginalSampler, PseudoMarginal(), (PseudoMarginal,)),
+ROUTES = {
+    "augment": Route(AugmentedSampler, HMC(num_steps=3, jitter=0.4)),
+    "collapsed": Route(CollapsedSampler, HMC(num_steps=2, jitter=0.2)),
+    "asymptotic": Route(AsymptoticSampler, HMC(num_steps=2, jitter=0.2)),
+    "exchange": Route(ExchangeSampler, RandomWalk()),
+    "pseudo_marginal": Route(PseudoMarginalSampler, RandomWalk()),
 }
+#: What is said of a route that has a faster one beside it.
+FASTER = " (method='collapsed' would be faster here, and exact too)"
 
 
 class MatrixLangevinModel(Model):
@@ -70,12 +70,14 @@ class MatrixLangevinModel(Model):
         it is inferred, with a uniform prior or the one given. Inferred, and unless the priors tell
         columns apart, draws are reported in one of the equivalent forms: kappa falling, columns
         of H at less than 90 degrees to the right singular vectors of the mean frame.
-    method : "augment", "collapsed", "exchange", "pseudo_marginal", "asymptotic" or "auto"
-        How kappa moves. "augment" keeps the rejections of Hoff's sampler (the paper's; exact, any
-        d and p with up to about four similar concentrations). "collapsed" has the exact normaliser,
-        G integrated out (p <= 2, and 3 by 3). "exchange" and "pseudo_marginal" are random walks
-        judged by simulations. "asymptotic" is approximate: Khatri & Mardia's normaliser. "auto" is
-        the fastest exact one, and ``posterior.attrs["method"]`` says which.
+    Notes
+    -----
+    ``method=`` of ``offcut.sample`` says how kappa moves. "augment" keeps the rejections of Hoff's
+    sampler (the paper's, and the default; exact, any d and p with up to about four similar
+    concentrations). "collapsed" has the exact normaliser, G integrated out (p <= 2, and 3 by 3).
+    "exchange" and "pseudo_marginal" are random walks judged by simulations. "asymptotic" is
+    approximate: Khatri & Mardia's normaliser. "fastest" is the fastest exact one, and
+    ``posterior.attrs["method"]`` says which.
 
     Examples
     --------
@@ -91,20 +93,17 @@ class MatrixLangevinModel(Model):
     True
     """
 
-    def __init__(
-        self,
-        kappa_prior: Any,
-        G_prior: Any = None,
-        H: Any = IDENTITY,
-        method: str = "augment",
-    ) -> None:
+    methods = FRAMES
+
+    @moved(
+        method=lambda value: (
+            "give it to offcut.sample(model, data, method="
+            f"{'fastest' if value == 'auto' else value!r})"
+        )
+    )
+    def __init__(self, kappa_prior: Any, G_prior: Any = None, H: Any = IDENTITY) -> None:
         _check_positive_prior(kappa_prior)
-        chosen = str(method).replace("-", "_")
-        if chosen != "auto" and chosen not in METHODS:
-            raise ModelError(
-                f"method must be one of {', '.join(map(repr, [*METHODS, 'auto']))}, got {method!r}"
-            )
-        self.kappa_prior, self.method = kappa_prior, chosen
+        self.kappa_prior = kappa_prior
         self.F0 = _parameter("G_prior", G_prior)
         self.infer_H = not (isinstance(H, str) and H == IDENTITY)
         if H is None or (isinstance(H, str) and H not in (IDENTITY, *INFERRED)):
@@ -119,11 +118,11 @@ class MatrixLangevinModel(Model):
                 "offcut.MatrixLangevin(H)"
             )
 
-    def prepare(self, data: Any, covariates: Any, kernel: Kernel | None) -> Prepared:
+    def prepare(self, request: Request) -> Prepared:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
-        if covariates is not None:
+        if request.covariates is not None:
             raise ModelError("MatrixLangevinModel takes no covariates")
-        frames = as_frames(data)
+        frames = as_frames(request.data)
         n, d, p = frames.shape
         F0 = _sized("G_prior", self.F0, (d, p))
         F1 = _sized("H", self.F1, (p, p))
@@ -131,49 +130,30 @@ class MatrixLangevinModel(Model):
         V = np.linalg.svd(S)[2].T
         V = V * np.where(V[np.abs(V).argmax(0), np.arange(p)] < 0, -1.0, 1.0)
         arrays = LangevinData(*map(jnp.asarray, (np.int32(n), S, F0, F1, V)))
-        method, kernel = self._method(kernel, d, p)
+        route = ROUTES[_route(request.method.name, d, p)]
+        kernel = request.kernel or route.kernel.on(request.method)
         uniform = not F0.any() and not F1.any()
         kappa_prior = _columns_prior(self.kappa_prior, p)
         settings = (self.infer_H, uniform, uniform and self._alike)
         sampler = kept_sampler(
-            digest(METHODS[method].sampler, kappa_prior, settings),
-            (kernel, Layout.of(n, d, p)),
-            lambda: METHODS[method].sampler(
-                Layout.of(n, d, p), Prior({"kappa": kappa_prior}), kernel, *settings
+            digest(route.sampler, kappa_prior, settings),
+            (kernel, request.settings, Layout.of(n, d, p)),
+            lambda: route.sampler(
+                Layout.of(n, d, p),
+                Prior({"kappa": kappa_prior}),
+                kernel,
+                *settings,
+                request.settings,
             ),
         )
         return Prepared(sampler, arrays, {"x": frames})
 
-    def _method(self, kernel: Kernel | None, d: int, p: int) -> tuple[str, Kernel]:
-        """The method and the kernel for data of this shape."""
-        method = self.method
-        if method == "auto" or (method == "augment" and type(kernel) in (Exchange, PseudoMarginal)):
-            by_kernel = [
-                name
-                for name in ("exchange", "pseudo_marginal")
-                if type(kernel) in METHODS[name].kernels
-            ]
-            method = by_kernel[0] if by_kernel else "collapsed" if is_exact(d, p) else "augment"
-        if method == "collapsed" and not is_exact(d, p):
-            raise ModelError(
-                f"method='collapsed' needs the normalising constant, which is known for one or two "
-                f"columns and for 3 by 3, not for {d} by {p}; use method='augment'"
-            )
-        known = METHODS[method]
-        if kernel is None:
-            return method, known.kernel
-        if type(kernel) not in known.kernels:
-            names = ", ".join(f"offcut.{kind.__name__}()" for kind in known.kernels)
-            raise SettingsError(f"method={method!r} takes {names} as kernel, got {kernel!r}")
-        return method, kernel
-
     def facts(self, prepared: Prepared) -> dict[str, Any]:
         """What else the result should say: the method, and what is approximate about it."""
         sampler: Any = prepared.sampler
-        method = next(name for name, m in METHODS.items() if type(sampler) is m.sampler)
+        method = sampler.method
         facts = {
-            "method": method,
-            "method_note": self._why(method, *prepared.observed["x"].shape[1:]),
+            "method_note": _note(method, *prepared.observed["x"].shape[1:]),
             "langevin": repr(self),
         }
         if method == "asymptotic":
@@ -190,17 +170,10 @@ class MatrixLangevinModel(Model):
             )
         return facts
 
-    def _why(self, method: str, d: int, p: int) -> str:
-        known = is_exact(d, p)
-        if self.method == "auto":
-            return f" (the normalising constant of {d} by {p} is {'' if known else 'not '}known)"
-        better = known and method not in ("collapsed", "asymptotic")
-        return " (method='collapsed' would be faster here, and exact too)" if better else ""
-
     def identity(self) -> str:
         """What tells models apart, every digit of it."""
         priors = (self.kappa_prior, self.F0, self.F1)
-        return digest(type(self), priors, self.infer_H, self.method)
+        return digest(type(self), priors, self.infer_H)
 
     @property
     def _alike(self) -> bool:
@@ -237,8 +210,28 @@ class MatrixLangevinModel(Model):
             self.kappa_prior,
             G_prior=self.F0,
             H=inferred if self.infer_H else None,
-            method=self.method,
         )
+
+
+def _route(name: str, d: int, p: int) -> str:
+    """The route for data of this shape."""
+    known = is_exact(d, p)
+    if name == "fastest":
+        return "collapsed" if known else "augment"
+    if name == "collapsed" and not known:
+        raise ModelError(
+            f"method='collapsed' needs the normalising constant, which is known for one or two "
+            f"columns and for 3 by 3, not for {d} by {p}; use method='augment'"
+        )
+    return name
+
+
+def _note(method: str, d: int, p: int) -> str:
+    """Why this route, or why not."""
+    known = is_exact(d, p)
+    if method == "collapsed" or (method == "augment" and not known):
+        return f" (the normalising constant of {d} by {p} is {'' if known else 'not '}known)"
+    return FASTER if known and method != "asymptotic" else ""
 
 
 def _is_orthogonal(H: np.ndarray) -> bool:

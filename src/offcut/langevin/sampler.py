@@ -39,6 +39,7 @@ from offcut.langevin import draws
 from offcut.langevin.normaliser import approximate_log_normaliser, log_normaliser, log_normaliser_of
 from offcut.langevin.rejections import Layout
 from offcut.langevin.von_mises_fisher import deviations
+from offcut.methods import MethodSettings
 from offcut.models.prior import Prior
 
 
@@ -108,10 +109,12 @@ class LangevinSampler(Sampler):
         infer_H: bool,
         uniform: bool,
         symmetric: bool = False,
+        method_settings: MethodSettings | None = None,
     ) -> None:
         """``uniform``: priors of G and H are; ``symmetric``: so that columns may change places."""
         self.layout, self.prior, self.kernel = layout, prior, kernel
         self.infer_H, self.uniform, self.symmetric = infer_H, uniform, symmetric
+        self.method_settings = method_settings
         self.adapts = kernel.adapts
         self.kernel_name = repr(kernel)
 
@@ -264,6 +267,8 @@ class UnaugmentedSampler(LangevinSampler):
 class CollapsedSampler(UnaugmentedSampler):
     """G integrated out, Z exact."""
 
+    method = "collapsed"
+
     def log_likelihood(self, kappa: jax.Array, state: State, data: LangevinData) -> jax.Array:
         """log Z(S H kappa + F0) - n log Z(kappa)."""
         joint = (data.S @ state.H) * kappa[None, :] + data.F0
@@ -272,6 +277,8 @@ class CollapsedSampler(UnaugmentedSampler):
 
 class AsymptoticSampler(UnaugmentedSampler):
     """Z approximate, given G."""
+
+    method = "asymptotic"
 
     def log_likelihood(self, kappa: jax.Array, state: State, data: LangevinData) -> jax.Array:
         """kappa·diag(GᵀSH) - n log Z(kappa), approximately."""

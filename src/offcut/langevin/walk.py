@@ -25,13 +25,13 @@ from jax.scipy.special import gammaln
 from offcut.augmentation.rejections import settle
 from offcut.base import MOST_REJECTED, OK, Stage
 from offcut.errors import TrustWarning
-from offcut.kernels.random_walk import walk
-from offcut.kernels.tuning import tuned
+from offcut.kernels.tuning import target_of, tuned
 from offcut.langevin.augmented import refuse_hopeless
 from offcut.langevin.draws import acceptance
 from offcut.langevin.rejections import run
 from offcut.langevin.sampler import LangevinData, LangevinSampler, State
 from offcut.langevin.sequential import log_envelope
+from offcut.methods import PseudoMarginal
 
 #: Acceptances that an estimate waits for at the most.
 MOST_ACCEPTANCES = 2**20
@@ -80,7 +80,7 @@ class WalkSampler(LangevinSampler):
     ) -> tuple[State, dict[str, jax.Array], jax.Array]:
         """One Metropolis step."""
         key_walk, key_simulate, key_accept = jax.random.split(key, 3)
-        position = walk(key_walk, state.position, state.tuning)
+        position = self.kernel.propose(key_walk, state.position, state.tuning)
         kappa, new_kappa = self.kappa(state.position), self.kappa(position)
         ratio, walked = self.log_ratio(key_simulate, kappa, new_kappa, state, stage, data)
         ratio += self.prior.log_density(position, {}) - self.prior.log_density(state.position, {})
@@ -90,7 +90,7 @@ class WalkSampler(LangevinSampler):
         accepted = jax.random.uniform(key_accept) < rate
         moved = settle(accepted, state._replace(position=position, own=walked), state)
         if self.adapts:
-            target = self.kernel.target_acceptance
+            target = target_of(self.kernel)
             # A refusal by the budget says nothing about the scale, but of steps that are absurd.
             absurd = jnp.max(jnp.abs(position - state.position)) > ABSURD
             told = jnp.where(over, jnp.where(absurd, 0.0, jnp.nan), rate)
@@ -114,6 +114,8 @@ class WalkSampler(LangevinSampler):
 class ExchangeSampler(WalkSampler):
     """Swap the concentrations of data and simulation."""
 
+    method = "exchange"
+
     def log_ratio(
         self,
         key: jax.Array,
@@ -134,8 +136,11 @@ class ExchangeSampler(WalkSampler):
 class PseudoMarginalSampler(WalkSampler):
     """The estimate of (D/Z)^n travels with kappa."""
 
+    method = "pseudo_marginal"
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
+        self.method_settings: PseudoMarginal = PseudoMarginal.of(self.method_settings)
         # The noise of the estimate does not vanish with the step: without a floor warm-up would
         # chase the target acceptance down to a step of zero.
         self.smallest_scale = 0.24 / self.layout.p**0.5
@@ -145,7 +150,7 @@ class PseudoMarginalSampler(WalkSampler):
         """r is fixed here for the whole run."""
         walked = super().first_own(key, state, data, budget)
         n, at = int(data.n), self.kappa(state.position)
-        wanted = self.kernel.acceptances
+        wanted = self.method_settings.acceptances
         if wanted is None:
             share = 1 - float(acceptance(at, self.layout.d))
             wanted = int(np.clip(n * n * share, n, MOST_ACCEPTANCES))

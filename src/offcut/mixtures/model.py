@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from offcut.base import Kernel, Model, Prepared
+from offcut.base import Model, Prepared, Request
 from offcut.errors import DataError, ModelError, SettingsError
+from offcut.methods import MIXTURE
 from offcut.mixtures.data import MixtureData, MixtureLayout, as_events, probes
 from offcut.mixtures.evaluation import DENSITY_DRAWS, log_density, predict
 from offcut.mixtures.groups import as_names, as_numbers, find_groups, fitted_names, look_up
@@ -88,6 +89,8 @@ class TruncatedMixture(Model):
     {'chain': 2, 'draw': 20, 'component': 5, 'channel': 2}
     """
 
+    methods = MIXTURE
+
     @renamed(prior="weights")
     def __init__(
         self,
@@ -123,13 +126,10 @@ class TruncatedMixture(Model):
         self.hierarchical = bool(hierarchical)
         self.split_merge, self.reshape = int(split_merge), bool(reshape)
 
-    def prepare(self, data: Any, covariates: Any, kernel: Kernel | None) -> Prepared:
+    def prepare(self, request: Request) -> Prepared:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
-        if kernel is not None:
-            raise ModelError(
-                f"TruncatedMixture has a sweep of its own and takes no kernel, got {kernel!r}"
-            )
-        x, scalar = as_events(data)
+        covariates = request.covariates
+        x, scalar = as_events(request.data)
         group, names = find_groups(covariates, len(x))
         self._check_groups(names, covariates is not None)
         n, d = x.shape

@@ -48,6 +48,7 @@ class MixtureSampler(Sampler):
     were shifted and scaled by these).
     """
 
+    method = "augment"
     draws_rejections = True
     redraws = True
     adapts = True  # only to know when warm-up is over: masses are not needed before

@@ -7,14 +7,57 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
+from jax.tree_util import PyTreeDef
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
+from numpyro.distributions import constraints
 
 from offcut.errors import DataError, ModelError, OffcutError
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray, Point, Points
+
+T = TypeVar("T")
+
+#: () or one pytree with a row for each observation.
+Covariates = tuple[Points, ...]
+#: Data on the host: one array, or a dict or tuple of such.
+HostPoints: TypeAlias = PyTree[Shaped[np.ndarray, "_ ..."]]
+#: Shapes and dtypes of one point.
+PointLike: TypeAlias = PyTree[jax.ShapeDtypeStruct | Shaped[Array, "..."]]
+
+
+class Whole(NamedTuple):
+    """Observations known only to lie in a zone: their rows, and the number of the zone.
+
+    A row with zone -1 keeps its value (so that shapes can be fixed where the data are not).
+    """
+
+    rows: Int[Array, " m"]
+    zone: Int[Array, " m"]
+    width: Float[Array, " d"]  # one for each coordinate
+
+
+class Parts(NamedTuple):
+    """Observations with hidden coordinates, as flat vectors: which, and between what limits."""
+
+    rows: Int[Array, " m"]
+    free: Bool[Array, "m d"]
+    low: Float[Array, "m d"]
+    high: Float[Array, "m d"]
+    width: Float[Array, " d"]  # one for each coordinate
+
+
+class Hidden(NamedTuple):
+    """All that is hidden; None where there is nothing of a kind."""
+
+    whole: Whole | None
+    parts: Parts | None
 
 
 class Observed(NamedTuple):
@@ -24,12 +67,12 @@ class Observed(NamedTuple):
     is known.
     """
 
-    points: Any
-    covariates: tuple  # () or (pytree with n rows,)
-    hidden: Any = None
+    points: Points
+    covariates: Covariates
+    hidden: Hidden | None = None
 
 
-def pad_rows(tree: Any, chunk: int) -> Any:
+def pad_rows(tree: Points, chunk: int) -> Points:
     """Rows repeated from the first up to a whole number of chunks; the sum ignores them."""
 
     def pad(a: jax.Array) -> jax.Array:
@@ -39,7 +82,7 @@ def pad_rows(tree: Any, chunk: int) -> Any:
     return jax.tree.map(pad, tree)
 
 
-def as_covariates(covariates: Any, n: int) -> tuple:
+def as_covariates(covariates: object, n: int) -> Covariates:
     """() where there are none, else a pytree of arrays with n rows; data frames become dicts."""
     if covariates is None:
         return ()
@@ -54,7 +97,7 @@ def as_covariates(covariates: Any, n: int) -> tuple:
     return (jax.tree.map(jnp.asarray, tree),)
 
 
-def as_arrays(tree: Any, what: str, as_they_came: bool = False) -> Any:
+def as_arrays(tree: object, what: str, as_they_came: bool = False) -> HostPoints:
     """Dicts and tuples are trees; everything else is turned into one array.
 
     Floats come out in double precision, or ``as_they_came`` where they had less.
@@ -68,7 +111,7 @@ def as_arrays(tree: Any, what: str, as_they_came: bool = False) -> Any:
         raise DataError(f"{what} is None; give an array with a row for each observation")
     if np.ma.is_masked(tree):
         raise DataError(
-            f"{what} has {int(np.ma.getmaskarray(tree).sum())} masked values; remove these rows: "
+            f"{what} has {int(np.ma.count_masked(tree))} masked values; remove these rows: "
             "a value that was not recorded is not an observation"
         )
     try:
@@ -101,7 +144,7 @@ def as_arrays(tree: Any, what: str, as_they_came: bool = False) -> Any:
     return array
 
 
-def count_rows(tree: Any, what: str) -> int:
+def count_rows(tree: HostPoints, what: str) -> int:
     """Length of the first axis, the same for all parts."""
     leaves = jax.tree.leaves(tree)
     if not leaves:
@@ -121,29 +164,33 @@ def count_rows(tree: Any, what: str) -> int:
     return int(n)
 
 
-def point_size(like: Any) -> int:
+def point_size(like: PointLike) -> int:
     """Numbers in one point."""
     return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(like))
 
 
-def point_like(model: RejectionModel, covariates: tuple) -> Any:
+def point_like(model: RejectionModel, covariates: Covariates) -> PointLike:
     """Shapes and dtypes of one proposal."""
     first = jax.tree.map(lambda a: a[0], covariates)
 
-    def propose(key: jax.Array) -> Any:
+    def propose(key: KeyArray) -> Point:
         return model.propose(key, model.prior.sample(key), *first)
 
     return _traced(model, "propose (or base)", propose, jax.random.key(0), bool(covariates))
 
 
-def recorded_like(model: RejectionModel, like: Any) -> Any:
+def recorded_like(model: RejectionModel, like: PointLike) -> PointLike:
     """Shapes and dtypes of one observation."""
     return jax.eval_shape(model.recorded, like)
 
 
 def _traced(
-    model: RejectionModel, name: str, function: Callable[..., Any], argument: Any, covariates: bool
-) -> Any:
+    model: RejectionModel,
+    name: str,
+    function: Callable[[T], object],
+    argument: T,
+    covariates: bool,
+) -> PyTree[jax.ShapeDtypeStruct]:
     """Shapes of what a function of the user returns; its errors in the user's terms."""
     try:
         return jax.eval_shape(function, argument)
@@ -171,7 +218,7 @@ def _traced(
         ) from error
 
 
-def matched(points: Any, like: Any) -> Any:
+def matched(points: HostPoints, like: PointLike) -> HostPoints:
     """The data in the shape and dtype of proposals, or an error that shows both."""
     have, want = jax.tree.structure(points), jax.tree.structure(like)
     if have != want:  # type: ignore[operator]
@@ -194,7 +241,7 @@ def matched(points: Any, like: Any) -> Any:
     return jax.tree.map(match, points, like)
 
 
-def check_scalars(model: RejectionModel, like: Any, covariates: tuple) -> None:
+def check_scalars(model: RejectionModel, like: PointLike, covariates: Covariates) -> None:
     """log_proposal, log_accept and log_reject give scalars."""
     first = jax.tree.map(lambda a: a[0], covariates)
     functions = {"log_proposal": model.log_proposal, "log_accept": model.log_accept}
@@ -202,7 +249,7 @@ def check_scalars(model: RejectionModel, like: Any, covariates: tuple) -> None:
         functions["log_reject"] = model.log_reject
     for name, function in functions.items():
 
-        def call(point: Any, function: Any = function) -> Any:
+        def call(point: Point, function: Callable[..., object] = function) -> object:
             return function(model.prior.sample(jax.random.key(0)), point, *first)
 
         said = "log_accept (or inside)" if name == "log_accept" else name
@@ -217,15 +264,15 @@ def check_scalars(model: RejectionModel, like: Any, covariates: tuple) -> None:
             )
 
 
-def _form(structure: Any) -> str:
+def _form(structure: PyTreeDef) -> str:
     return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
 
 
-def check_exact_updates(model: RejectionModel, points: Any) -> None:
+def check_exact_updates(model: RejectionModel, points: HostPoints) -> None:
     """Each exact update gives a dict of the parameters it was declared for."""
     for names, function in model.exact_updates.items():
 
-        def call(points: Any, function: Any = function) -> Any:
+        def call(points: Points, function: Callable[..., object] = function) -> object:
             key = jax.random.key(0)
             return function(key, model.prior.sample(key), points)
 
@@ -240,6 +287,52 @@ def check_exact_updates(model: RejectionModel, points: Any) -> None:
                     f"{said} returned {name} with shape {value.shape}, but the prior has "
                     f"{model.prior.shapes[name]}"
                 )
+
+
+def refuse_outside_support(
+    model: RejectionModel, points: HostPoints, hidden: Hidden | None, covariates: Covariates
+) -> None:
+    """Raise where a known observation is nothing that the base can produce, whatever theta is."""
+    source = model.source
+    if source is None or source.noise is not None:
+        return
+    met: list[dist.Distribution] = []
+
+    def look(key: KeyArray, covariate: tuple[Point, ...]) -> None:
+        met.append(source.base(model.prior.sample(key), *covariate))
+
+    jax.eval_shape(look, jax.random.key(0), jax.tree.map(lambda a: a[0], covariates))
+    base, support = met[0], met[0].support
+    while isinstance(base, dist.Independent | dist.ExpandedDistribution):  # copies in a vector
+        base = base.base_dist
+    if isinstance(base, dist.MixtureGeneral) or support in (None, constraints.dependent):
+        return  # it is not known as a whole
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(support)):
+        return  # it depends on theta or the covariate
+    n = jax.tree.leaves(points)[0].shape[0]
+    inside = np.asarray(support(jnp.asarray(points))).reshape(n, -1)
+    outside = np.array(~inside.all(axis=1))
+    for kind in hidden or ():
+        if kind is not None:
+            outside[np.asarray(kind.rows)] = False
+    rows = np.flatnonzero(outside)
+    if not rows.size:
+        return
+    values = np.asarray(points)[rows]
+    listed = ", ".join(f"{row} (value {shown(points[row])})" for row in rows[:3])
+    hint = "remove these rows if they are errors, or choose a base that can produce them"
+    if values.ndim == 1 and rows.size > 1 and np.all(values == values[0]):
+        hint = (
+            f"all of them are {values[0]:g}: if that was written down for what could not be "
+            "measured (non-detects), they are censored; give their zone, for example "
+            "censored=lambda y: y < limit with the limit of detection, and let the window include "
+            f"it. Otherwise {hint}"
+        )
+    raise DataError(
+        f"{rows.size} of {n} observations are nothing that the base ({type(base).__name__}) can "
+        f"produce, whatever its parameters: index {listed}{' and more' if rows.size > 3 else ''}; "
+        f"{hint}"
+    )
 
 
 def check_names(model: RejectionModel, observed: dict[str, np.ndarray]) -> None:
@@ -257,7 +350,7 @@ def check_names(model: RejectionModel, observed: dict[str, np.ndarray]) -> None:
                 )
 
 
-def named_arrays(tree: Any, name: str, inner: bool = False) -> dict[str, np.ndarray]:
+def named_arrays(tree: HostPoints, name: str, inner: bool = False) -> dict[str, np.ndarray]:
     """Leaves with names: dict keys where there are some, else ``name`` with a number."""
     if isinstance(tree, dict):
         before = f"{name}_" if inner else ""

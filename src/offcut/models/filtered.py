@@ -11,32 +11,46 @@ as a batch. Selection records a proposal with a probability, which theta may gov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
 
 from offcut.errors import ModelError
-from offcut.models.prior import Theta
-from offcut.models.rejection import Point, Proposed, RejectionModel
+from offcut.models.prior import PriorLike, Theta
+from offcut.models.recording import CensoringLike
+from offcut.models.rejection import ExactUpdates, Proposed, RejectionModel, checked_function
 from offcut.models.support import in_support, log_prob
 from offcut.numerics.keys import with_native_fallback
 from offcut.numerics.rendering import call
+from offcut.numerics.types import KeyArray, Point, Points
 
+#: ``(theta[, covariate])``, and with the true value for noise: a NumPyro distribution.
 Base = Callable[..., dist.Distribution]
+#: ``(theta, y[, covariate])``: a log probability. ``(y[, covariate])``: yes or no.
+Filter = Callable[..., Float[Array, ""]]
+Window = Callable[..., ArrayLike]
 TRUE, NOISY = "true", "noisy"
 
 
-def checked_distribution(function: Callable[..., Any], name: str, example: str) -> Base:
+class Options(TypedDict, total=False):
+    """What the filters hand on to ``RejectionModel``."""
+
+    censored: CensoringLike
+    exact_updates: ExactUpdates | None
+
+
+def checked_distribution(function: Base, name: str, example: str) -> Base:
     """The user's function, refusing whatever is not one distribution."""
     if isinstance(function, dist.Distribution) or not callable(function):
         raise ModelError(
             f"{name} must be a function, got {type(function).__name__}; for example {example}"
         )
 
-    def call(*arguments: Any) -> dist.Distribution:
+    def call(*arguments: Theta | Point) -> dist.Distribution:
         distribution = function(*arguments)
         if not isinstance(distribution, dist.Distribution):
             came = (
@@ -57,7 +71,7 @@ def checked_distribution(function: Callable[..., Any], name: str, example: str) 
 
 
 @with_native_fallback
-def _sample_block(key: jax.Array, distribution: dist.Distribution, size: int) -> jax.Array:
+def _sample_block(key: KeyArray, distribution: dist.Distribution, size: int) -> Array:
     if type(distribution) is dist.MultivariateNormal:  # one matrix product, not one for each point
         noise = jax.random.normal(key, (size, *distribution.event_shape))
         return distribution.loc[None] + noise @ distribution.scale_tril.T
@@ -65,14 +79,14 @@ def _sample_block(key: jax.Array, distribution: dist.Distribution, size: int) ->
 
 
 @with_native_fallback
-def _sample_one(key: jax.Array, distribution: dist.Distribution) -> jax.Array:
+def _sample_one(key: KeyArray, distribution: dist.Distribution) -> Array:
     return distribution.sample(key)
 
 
 class Source:
     """Draws and densities of proposals, for one point unless it says otherwise."""
 
-    def __init__(self, base: Base, noise: Callable[..., dist.Distribution] | None) -> None:
+    def __init__(self, base: Base, noise: Base | None) -> None:
         self.given = (base, noise)
         self.base = checked_distribution(
             base, "base", 'base=lambda theta: numpyro.distributions.Normal(theta["loc"], 1)'
@@ -88,15 +102,15 @@ class Source:
         """Parts of a proposal that are never observed."""
         return () if self.noise is None else (TRUE,)
 
-    def recorded(self, point: Any) -> Any:
+    def recorded(self, point: Point) -> Point:
         """What of a proposal the filter sees."""
         return point if self.noise is None else point[NOISY]
 
-    def true(self, point: Any) -> Any:
+    def true(self, point: Point) -> Point:
         """What of a proposal the base has drawn."""
         return point if self.noise is None else point[TRUE]
 
-    def sample(self, key: jax.Array, theta: Theta, *covariate: Any) -> Any:
+    def sample(self, key: KeyArray, theta: Theta, *covariate: Point) -> Point:
         """One proposal."""
         if self.noise is None:
             return _sample_one(key, self.base(theta, *covariate))
@@ -104,7 +118,7 @@ class Source:
         true = _sample_one(key_true, self.base(theta, *covariate))
         return {NOISY: _sample_one(key_noise, self.noise(theta, true, *covariate)), TRUE: true}
 
-    def sample_block(self, key: jax.Array, theta: Theta, size: int) -> Any:
+    def sample_block(self, key: KeyArray, theta: Theta, size: int) -> Points:
         """``size`` proposals at one theta; the base as one batch."""
         if self.noise is None:
             return _sample_block(key, self.base(theta), size)
@@ -112,12 +126,12 @@ class Source:
         true = _sample_block(key_true, self.base(theta), size)
         noise = self.noise
 
-        def measure(key: jax.Array, true: Any) -> jax.Array:
+        def measure(key: KeyArray, true: Array) -> Array:
             return _sample_one(key, noise(theta, true))
 
         return {NOISY: jax.vmap(measure)(jax.random.split(key_noise, size), true), TRUE: true}
 
-    def log_prob(self, theta: Theta, point: Any, *covariate: Any) -> jax.Array:
+    def log_prob(self, theta: Theta, point: Point, *covariate: Point) -> Float[Array, ""]:
         """log q, -inf outside of the support that base and noise have at theta."""
         if self.noise is None:
             return log_prob(self.base(theta, *covariate), point)
@@ -125,7 +139,7 @@ class Source:
         log_true = log_prob(self.base(theta, *covariate), true)
         return log_true + log_prob(self.noise(theta, true, *covariate), point[NOISY])
 
-    def in_support(self, theta: Theta, point: Any, *covariate: Any) -> jax.Array:
+    def in_support(self, theta: Theta, point: Point, *covariate: Point) -> Bool[Array, ""]:
         """Whether a proposal can be this at all."""
         true = self.true(point)
         possible = in_support(self.base(theta, *covariate), true)
@@ -134,46 +148,70 @@ class Source:
         return possible
 
 
-class Selected(RejectionModel):
-    """The model that ``offcut.selected`` makes; the base is sampled as a batch."""
+class Filtered(RejectionModel):
+    """A base behind a filter, perhaps measured with error: what truncation and selection share."""
+
+    source: Source
 
     def __init__(
         self,
-        prior: Any,
+        prior: PriorLike,
         base: Base,
-        log_accept: Callable[..., jax.Array],
-        *,
-        log_reject: Callable[..., jax.Array] | None = None,
-        noise: Callable[..., dist.Distribution] | None = None,
-        **options: Any,
+        noise: Base | None,
+        log_accept: Filter,
+        log_reject: Filter | None = None,
+        **options: Unpack[Options],
     ) -> None:
         self.source = Source(base, noise)
         self.base = self.source.base
-        self._given = {"log_accept": log_accept, "log_reject": log_reject}
         super().__init__(
             prior,
             propose=self.source.sample,
             log_proposal=self.source.log_prob,
-            log_accept=self._of_recorded("log_accept", log_accept),
-            log_reject=None if log_reject is None else self._of_recorded("log_reject", log_reject),
+            log_accept=log_accept,
+            log_reject=log_reject,
             latent=self.source.latent,
             **options,
         )
 
-    def __repr__(self) -> str:
+    def _called(self, name: str, **settings: object) -> str:
+        """The call that made this model, as it is printed."""
         base, noise = self.source.given
-        settings = {**self._given, "noise": noise, **self._options()}
-        return call("selected", base, prior=self.prior.given, **settings)
+        return call(name, base, prior=self.prior.given, **settings, noise=noise, **self._options())
 
-    def _of_recorded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The user's function of a noisy value, as one of a whole proposal."""
-        if not callable(function):
-            raise ModelError(f"{name} must be a function, got {type(function).__name__}")
-        if self.source.noise is None:
-            return function
-        return lambda theta, y, *c: function(theta, self.source.recorded(y), *c)
+    def recorded(self, point: Point) -> Point:
+        """The noisy value where there is measurement error."""
+        return self.source.recorded(point)
 
-    def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
+    def possible(self, theta: Theta, point: Point, *covariate: Point) -> Bool[Array, ""]:
+        """Whether base and noise can have drawn the point."""
+        return self.source.in_support(theta, point, *covariate)
+
+
+class Selected(Filtered):
+    """The model that ``offcut.selected`` makes; the base is sampled as a batch."""
+
+    def __init__(
+        self,
+        prior: PriorLike,
+        base: Base,
+        log_accept: Filter,
+        *,
+        log_reject: Filter | None = None,
+        noise: Base | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        self._given = {"log_accept": log_accept, "log_reject": log_reject}
+        if noise is not None:
+            log_accept = _of_noisy("log_accept", log_accept)
+            if log_reject is not None:
+                log_reject = _of_noisy("log_reject", log_reject)
+        super().__init__(prior, base, noise, log_accept, log_reject, **options)
+
+    def __repr__(self) -> str:
+        return self._called("selected", **self._given)
+
+    def propose_block(self, key: KeyArray, theta: Theta, size: int) -> Proposed:
         """Base draws as one batch."""
         key_point, key_accept = jax.random.split(key)
         points = self.source.sample_block(key_point, theta, size)
@@ -181,24 +219,22 @@ class Selected(RejectionModel):
         uniform = jax.random.uniform(key_accept, (size,))
         return Proposed(points, uniform < jnp.exp(log_accept), log_accept)
 
-    def recorded(self, point: Point) -> Point:
-        """The noisy value where there is measurement error."""
-        return self.source.recorded(point)
 
-    def possible(self, theta: Theta, point: Point, *covariate: Any) -> jax.Array:
-        """Whether base and noise can have drawn the point."""
-        return self.source.in_support(theta, point, *covariate)
+def _of_noisy(name: str, function: Filter) -> Filter:
+    """The user's function of a noisy value, as one of a whole proposal."""
+    checked_function(name, function)
+    return lambda theta, point, *covariate: function(theta, point[NOISY], *covariate)
 
 
 def selected(
-    prior: Mapping[str, dist.Distribution] | Callable[[], Any],
+    prior: PriorLike,
     base: Base,
-    log_accept: Callable[..., jax.Array],
+    log_accept: Filter,
     *,
-    log_reject: Callable[..., jax.Array] | None = None,
-    censored: Any = None,
-    noise: Callable[..., dist.Distribution] | None = None,
-    exact_updates: Any = None,
+    log_reject: Filter | None = None,
+    censored: CensoringLike = None,
+    noise: Base | None = None,
+    exact_updates: ExactUpdates | None = None,
 ) -> RejectionModel:
     """Any distribution, each draw recorded with probability ``exp(log_accept(theta, y))``.
 
@@ -234,84 +270,68 @@ def selected(
     )
 
 
-class Truncated(RejectionModel):
+class Truncated(Filtered):
     """The model that ``offcut.truncated`` makes."""
 
     window_is_fixed = True
+    inside: Window
 
     def __init__(
         self,
-        prior: Any,
+        prior: PriorLike,
         base: Base,
-        inside: Callable[..., jax.Array],
+        inside: Window,
         *,
-        noise: Callable[..., dist.Distribution] | None = None,
-        **options: Any,
+        noise: Base | None = None,
+        **options: Unpack[Options],
     ) -> None:
         if not callable(inside):
             raise ModelError(
                 f"inside must be a region or a function of one point, got {type(inside).__name__}"
             )
-        self.source = Source(base, noise)
-        self.base = self.source.base
         self.inside = inside
-        super().__init__(
-            prior,
-            propose=self.source.sample,
-            log_proposal=self.source.log_prob,
-            log_accept=self._log_inside,
-            latent=self.source.latent,
-            **options,
-        )
+        super().__init__(prior, base, noise, self._log_inside, **options)
 
     def __repr__(self) -> str:
-        base, noise = self.source.given
-        settings = {"inside": self.inside, "noise": noise, **self._options()}
-        return call("truncated", base, prior=self.prior.given, **settings)
+        return self._called("truncated", inside=self.inside)
 
-    def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
+    def propose_block(self, key: KeyArray, theta: Theta, size: int) -> Proposed:
         """Base draws as one batch, no uniforms."""
         points = self.source.sample_block(key, theta, size)
         answers = jax.vmap(self._answer)(points)
         log_accept = None if answers.dtype == bool else _log_of(answers)
         return Proposed(points, answers.astype(bool), log_accept)
 
-    def propose_one(self, key: jax.Array, theta: Theta, *covariate: Any) -> Proposed:
+    def propose_one(self, key: KeyArray, theta: Theta, *covariate: Point) -> Proposed:
         """One base draw, no uniform."""
         point = self.propose(key, theta, *covariate)
         answer = self._answer(point, *covariate)
         log_accept = None if answer.dtype == bool else _log_of(answer)
         return Proposed(point, answer.astype(bool), log_accept)
 
-    def is_inside(self, point: Point, *covariate: Any) -> jax.Array:
+    def is_inside(self, point: Point, *covariate: Point) -> Bool[Array, ""]:
         """The user's predicate as a boolean."""
         return self._answer(point, *covariate).astype(bool)
 
-    def _answer(self, point: Point, *covariate: Any) -> jax.Array:
+    def _answer(self, point: Point, *covariate: Point) -> Shaped[Array, ""]:
         """What the user's predicate says: a boolean, or a number that must be 0 or 1."""
         return jnp.asarray(self.inside(self.recorded(point), *covariate))
 
-    def _log_inside(self, theta: Theta, point: Point, *covariate: Any) -> jax.Array:
+    def _log_inside(self, theta: Theta, point: Point, *covariate: Point) -> Float[Array, ""]:
         return _log_of(self._answer(point, *covariate))
 
-    def recorded(self, point: Point) -> Point:
-        """The noisy value where there is measurement error."""
-        return self.source.recorded(point)
-
-    def possible(self, theta: Theta, point: Point, *covariate: Any) -> jax.Array:
-        """Whether base and noise can have drawn the point."""
-        return self.source.in_support(theta, point, *covariate)
-
-    def log_observed(self, theta: Theta, x: Point, *covariate: Any) -> jax.Array:
+    def log_observed(self, theta: Theta, x: Point, *covariate: Point) -> Float[Array, ""]:
         """log q(x): log a is 0."""
         return self.log_proposal(theta, x, *covariate)
 
-    def log_rejected(self, theta: Theta, y: Point, observed: Point, *covariate: Any) -> jax.Array:
+    def log_rejected(
+        self, theta: Theta, y: Point, observed: Point, *covariate: Point
+    ) -> Float[Array, ""]:
         """log q(y): log(1 - a) is 0."""
         return self.log_proposal(theta, y, *covariate)
 
 
-def _log_of(answer: jax.Array) -> jax.Array:
+def _log_of(answer: Shaped[Array, "*block"]) -> Float[Array, "*block"]:
     """0 inside, -inf outside, NaN (an error) where the answer is neither yes nor no."""
     log_accept = jnp.where(answer.astype(bool), 0.0, -jnp.inf)
     if answer.dtype == bool:
@@ -320,13 +340,13 @@ def _log_of(answer: jax.Array) -> jax.Array:
 
 
 def truncated(
-    prior: Mapping[str, dist.Distribution] | Callable[[], Any],
+    prior: PriorLike,
     base: Base,
-    inside: Callable[..., jax.Array],
+    inside: Window,
     *,
-    censored: Any = None,
-    noise: Callable[..., dist.Distribution] | None = None,
-    exact_updates: Any = None,
+    censored: CensoringLike = None,
+    noise: Base | None = None,
+    exact_updates: ExactUpdates | None = None,
 ) -> RejectionModel:
     """Any distribution, seen only inside a window.
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import ParamSpec, TypedDict, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, ArrayLike, Float
 from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
@@ -31,25 +32,33 @@ from numpyro.primitives import Messenger
 
 from offcut.errors import ModelError
 from offcut.models.support import in_support
+from offcut.numerics.types import KeyArray
 from offcut.programs.identity import reached
 
-Theta = dict[str, jax.Array]
+#: Parameters by name, on the scale of their prior; deterministic sites among them.
+Theta = dict[str, Array]
+#: theta2, unconstrained.
+Position = Float[Array, " d"]
+#: What users may give as ``prior=``.
+PriorLike = Mapping[str, dist.Distribution | ArrayLike] | Callable[[], object]
+A = ParamSpec("A")
+R = TypeVar("R")
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 #: NumPyro keeps its handlers in one list for the whole process, so only one thread may run a prior
 #: at a time. That happens while tracing, never in compiled code.
 _TRACING = threading.RLock()
 
 
-def _one_thread_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
+def _one_thread_at_a_time(function: Callable[A, R]) -> Callable[A, R]:
     @wraps(function)
-    def guarded(*arguments: Any, **options: Any) -> Any:
+    def guarded(*arguments: A.args, **options: A.kwargs) -> R:
         with _TRACING:
             return function(*arguments, **options)
 
     return guarded
 
 
-def _as_numpyro_model(prior: Any) -> Callable[[], Any]:
+def _as_numpyro_model(prior: object) -> Callable[[], object]:
     if isinstance(prior, Mapping):
         sites = {name: _as_distribution(name, value) for name, value in prior.items()}
 
@@ -66,7 +75,7 @@ def _as_numpyro_model(prior: Any) -> Callable[[], Any]:
     )
 
 
-def _as_distribution(name: Any, value: Any) -> dist.Distribution:
+def _as_distribution(name: object, value: object) -> dist.Distribution:
     """An entry of a prior given as dict: a distribution, or a number that fixes the parameter."""
     if not isinstance(name, str):
         raise ModelError(f"prior names must be strings, got {name!r}")
@@ -85,13 +94,24 @@ def _as_distribution(name: Any, value: Any) -> dist.Distribution:
     return dist.Delta(fixed, event_dim=fixed.ndim)
 
 
+class Site(TypedDict, total=False):
+    """What NumPyro's trace says of a site, as far as it matters here."""
+
+    name: str
+    type: str
+    fn: dist.Distribution
+    value: Array
+    is_observed: bool
+    scale: Array | float | None
+
+
 class _Fixing(Messenger):
     """Sites with a Delta as distribution become deterministic ones: nothing moves them.
 
     NumPyro says that the support of a Delta is the real line, on which a kernel would move.
     """
 
-    def process_message(self, msg: Any) -> None:
+    def process_message(self, msg: Site) -> None:
         """Put the value in, and what the Delta adds to the density aside."""
         if msg["type"] != "sample" or msg["is_observed"]:
             return
@@ -106,7 +126,7 @@ class _Fixing(Messenger):
             numpyro.factor(f"_{msg['name']}_log_density", jnp.sum(core.log_density))
 
 
-def is_positive(distribution: Any) -> bool:
+def is_positive(distribution: dist.Distribution) -> bool:
     """Whether a NumPyro distribution has all its mass on positive numbers, by its support."""
     support = distribution.support
     lower = getattr(support, "lower_bound", None)
@@ -135,7 +155,7 @@ class Prior:
     """
 
     @_one_thread_at_a_time
-    def __init__(self, prior: Any, exact: tuple[str, ...] = ()) -> None:
+    def __init__(self, prior: PriorLike, exact: tuple[str, ...] = ()) -> None:
         self.given = dict(prior) if isinstance(prior, Mapping) else prior
         self._model = _Fixing(_as_numpyro_model(prior))
         try:
@@ -153,7 +173,7 @@ class Prior:
             raise ModelError(
                 "the prior cannot be sampled from (is it improper?); use a wide proper one instead"
             ) from error
-        latent: dict[str, Any] = {}
+        latent: dict[str, Site] = {}
         deterministic = []
         for name, site in sites.items():
             if site["type"] == "deterministic":
@@ -197,14 +217,14 @@ class Prior:
         """Whether theta at a position is computed from exact sites: a support depends on them."""
         shapes = {name: jax.ShapeDtypeStruct(self.shapes[name], float) for name in self.exact}
 
-        def free_sites(exact: Theta, position: jax.Array) -> Theta:
+        def free_sites(exact: Theta, position: Position) -> Theta:
             theta = self.constrain(position, exact)
             return {name: theta[name] for name in self.names}
 
         closed = jax.make_jaxpr(free_sites)(shapes, jax.ShapeDtypeStruct((self.size,), float))
         return any(reached(closed.jaxpr, [True] * len(shapes) + [False]))
 
-    def _given(self, exact: Theta) -> Callable[[], Any]:
+    def _given(self, exact: Theta) -> Callable[[], object]:
         return handlers.substitute(self._model, data=exact) if exact else self._model
 
     @_one_thread_at_a_time
@@ -212,12 +232,12 @@ class Prior:
         everything = unconstrain_fn(self._model, (), {}, {n: theta[n] for n in self.shapes})
         return {name: jnp.asarray(everything[name], float) for name in self.names}
 
-    def unconstrain(self, theta: Theta) -> jax.Array:
+    def unconstrain(self, theta: Theta) -> Position:
         """The flat vector u with theta(u) = theta."""
         return ravel_pytree(self._unconstrain_dict(theta))[0]
 
     @_one_thread_at_a_time
-    def constrain(self, position: jax.Array, exact: Theta) -> Theta:
+    def constrain(self, position: Position, exact: Theta) -> Theta:
         """theta, deterministic sites included, at the unconstrained ``position``."""
         free = constrain_fn(
             self._given(exact), (), {}, self._unravel(position), return_deterministic=True
@@ -225,7 +245,7 @@ class Prior:
         return {**free, **exact}
 
     @_one_thread_at_a_time
-    def log_density(self, position: jax.Array, exact: Theta) -> jax.Array:
+    def log_density(self, position: Position, exact: Theta) -> Float[Array, ""]:
         """log p(theta) + log |d theta/d u| at the unconstrained ``position``."""
         log_p = -potential_energy(self._given(exact), (), {}, self._unravel(position))
         if not self._masked:
@@ -238,7 +258,7 @@ class Prior:
                 possible &= jnp.all(in_support(site["fn"], site["value"]))
         return jnp.where(possible, log_p, -jnp.inf)
 
-    def beside(self, position: jax.Array, exact: Theta, new: Theta) -> jax.Array:
+    def beside(self, position: Position, exact: Theta, new: Theta) -> Position:
         """The position that keeps theta2 on its own scale where theta1 becomes ``new``.
 
         The same vector stands for another theta2 where a support depends on theta1; not finite
@@ -250,7 +270,7 @@ class Prior:
         return self.unconstrain({**theta, **new})
 
     @_one_thread_at_a_time
-    def sample(self, key: jax.Array) -> Theta:
+    def sample(self, key: KeyArray) -> Theta:
         """One draw of theta, deterministic sites included."""
         sites = handlers.trace(handlers.seed(self._model, key)).get_trace()
         return {
@@ -260,7 +280,7 @@ class Prior:
         }
 
     @_one_thread_at_a_time
-    def completed(self, theta: Mapping[str, Any]) -> Theta:
+    def completed(self, theta: Mapping[str, ArrayLike]) -> Theta:
         """The user's theta as float64 arrays of the right shapes, deterministic sites added."""
         missing = set(self.shapes) - set(theta)
         if missing:
@@ -281,10 +301,10 @@ class Prior:
         return given | derived
 
     @_one_thread_at_a_time
-    def sites(self, theta: Theta) -> dict[str, Any]:
+    def sites(self, theta: Theta) -> dict[str, Site]:
         """NumPyro's record of every site at theta (values of all latent sites, on their scale)."""
         return handlers.trace(handlers.substitute(self._model, data=theta)).get_trace()
 
-    def split(self, theta: Theta) -> tuple[jax.Array, Theta]:
+    def split(self, theta: Theta) -> tuple[Position, Theta]:
         """theta as (unconstrained vector of the free sites, dict of the exact ones)."""
         return self.unconstrain(theta), {name: theta[name] for name in self.exact}

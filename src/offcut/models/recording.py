@@ -9,14 +9,18 @@ every sweep, from the model restricted to that zone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, ArrayLike, Bool
 
 from offcut.errors import ModelError
 from offcut.numerics.rendering import call
+from offcut.numerics.types import Point, Points
+
+#: A limit, or limits of all coordinates; or a function of the covariate that gives one.
+Limit = ArrayLike | Sequence[float] | Callable[..., ArrayLike]
 
 
 class Clamped:
@@ -44,7 +48,7 @@ class Clamped:
     ... )
     """
 
-    def __init__(self, lower: Any = -np.inf, upper: Any = np.inf) -> None:
+    def __init__(self, lower: Limit = -np.inf, upper: Limit = np.inf) -> None:
         self.lower, self.upper = lower, upper
         if not callable(lower) and not callable(upper):
             low, high = np.broadcast_arrays(*self.limits())
@@ -55,10 +59,10 @@ class Clamped:
             if np.isinf(low).all() and np.isinf(high).all():
                 raise ModelError("Clamped needs a finite limit: give lower=, upper= or both")
 
-    def limits(self, *covariate: Any) -> tuple[Any, Any]:
+    def limits(self, *covariate: Point) -> tuple[ArrayLike, ArrayLike]:
         """Both limits, for one observation."""
 
-        def at(limit: Any) -> Any:
+        def at(limit: Limit) -> ArrayLike:
             return limit(*covariate) if callable(limit) else np.asarray(limit, float)
 
         return at(self.lower), at(self.upper)
@@ -67,25 +71,28 @@ class Clamped:
         return call("Clamped", lower=self.lower, upper=self.upper)
 
 
-Zone = Callable[..., Any]
+#: ``(y[, covariate]) -> bool``: a region or a function.
+Zone = Callable[..., ArrayLike]
 Censoring = Clamped | tuple[Zone, ...] | None
+#: What users may give as ``censored=``.
+CensoringLike = Clamped | Zone | Sequence[Zone] | None
 
 
-def checked_censoring(censored: Any) -> Censoring:
+def checked_censoring(censored: CensoringLike) -> Censoring:
     """What the user gave as ``censored``: a Clamped, one zone, or several."""
     if censored is None or isinstance(censored, Clamped):
         return censored
-    zones: Sequence[Any] = tuple(censored) if isinstance(censored, list | tuple) else (censored,)
+    zones = tuple(censored) if isinstance(censored, list | tuple) else (censored,)
     for zone in zones:
         if not callable(zone):
             raise ModelError(
                 f"censored must be offcut.Clamped(...), a region or function of one point, or a "
                 f"list of these, got {type(zone).__name__}"
             )
-    return tuple(zones)
+    return zones
 
 
-def refuse_vague_zones(zones: tuple[Zone, ...], recorded: Any, *covariates: Any) -> None:
+def refuse_vague_zones(zones: tuple[Zone, ...], recorded: Points, *covariates: Points) -> None:
     """Raise where a zone says neither yes nor no of one of the values (rows)."""
     for zone in zones:
         answers = np.asarray(jax.vmap(zone)(recorded, *covariates))
@@ -97,6 +104,6 @@ def refuse_vague_zones(zones: tuple[Zone, ...], recorded: Any, *covariates: Any)
             )
 
 
-def in_zones(zones: tuple[Zone, ...], recorded: Any, *covariate: Any) -> Any:
+def in_zones(zones: tuple[Zone, ...], recorded: Point, *covariate: Point) -> Bool[Array, " zones"]:
     """Which of the zones one value lies in: a flag for each."""
     return jnp.stack([jnp.asarray(zone(recorded, *covariate)).astype(bool) for zone in zones])

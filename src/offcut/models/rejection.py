@@ -12,31 +12,61 @@ special case may override: ``propose_block``, ``propose_one``, ``log_observed``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
+from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
 from offcut.base import Model, Prepared
 from offcut.errors import ModelError
-from offcut.models.prior import Prior, Theta
-from offcut.models.recording import Clamped, checked_censoring
+from offcut.methods import REJECTION
+from offcut.models.prior import Position, Prior, PriorLike, Theta
+from offcut.models.recording import CensoringLike, Clamped, checked_censoring
 from offcut.numerics.keys import with_native_fallback
 from offcut.numerics.log1mexp import log1mexp
 from offcut.numerics.rendering import call
+from offcut.numerics.types import KeyArray, Point, Points
 from offcut.programs.cache import Kept, Programs
 from offcut.programs.identity import UnidentifiedError, digest, skeleton, traced, unknown
 
-Point = Any  # a pytree of arrays: one observation or one proposal
+if TYPE_CHECKING:
+    from offcut.models.filtered import Source
+
+#: A log density, or a log probability, at one point.
+Scalar = Float[Array, ""]
+#: What users may give as ``exact_updates=``: ``{names: function(key, theta, data) -> dict}``.
+ExactUpdates = Mapping[str | tuple[str, ...], Callable[..., Theta]]
+F = TypeVar("F", bound=Callable)
+A = ParamSpec("A")
+R = TypeVar("R")
 
 
 class Proposed(NamedTuple):
-    """Proposals with their fate; ``log_accept`` is None where it is 0 or -inf by construction."""
+    """Proposals, one or a block, with their fate.
 
-    points: Point
-    accepted: jax.Array
-    log_accept: jax.Array | None
+    ``log_accept`` is None where it is 0 or -inf by construction.
+    """
+
+    points: Points
+    accepted: Bool[Array, "*block"]
+    log_accept: Float[Array, "*block"] | None
+
+
+@runtime_checkable
+class Proposer(Protocol):
+    """What makes proposals for one observation: a model, or part of one."""
+
+    def propose_one(self, key: KeyArray, theta: Theta, *covariate: Point) -> Proposed: ...
+
+
+def checked_function(name: str, function: F) -> F:
+    """What the user gave as ``name``, refused if it cannot be called."""
+    if not callable(function):
+        raise ModelError(f"{name} must be a function, got {type(function).__name__}")
+    return function
 
 
 class RejectionModel(Model):
@@ -87,34 +117,31 @@ class RejectionModel(Model):
     """
 
     #: Whether log a at an observation never depends on theta.
+    methods = REJECTION
     window_is_fixed = False
     #: The window, where the filter is one; and the base with its noise, where proposals have one.
-    inside: Any = None
-    source: Any = None
+    inside: Callable[..., ArrayLike] | None = None
+    source: Source | None = None
 
     def __init__(
         self,
-        prior: Any,
+        prior: PriorLike,
         propose: Callable[..., Point],
-        log_proposal: Callable[..., jax.Array],
-        log_accept: Callable[..., jax.Array],
-        log_reject: Callable[..., jax.Array] | None = None,
+        log_proposal: Callable[..., Scalar],
+        log_accept: Callable[..., Scalar],
+        log_reject: Callable[..., Scalar] | None = None,
         *,
-        exact_updates: Mapping[str | tuple[str, ...], Callable[..., Theta]] | None = None,
-        censored: Any = None,
+        exact_updates: ExactUpdates | None = None,
+        censored: CensoringLike = None,
         latent: str | tuple[str, ...] = (),
     ) -> None:
-        given = {"propose": propose, "log_proposal": log_proposal, "log_accept": log_accept}
-        for name, function in given.items():
-            if not callable(function):
-                raise ModelError(f"{name} must be a function, got {type(function).__name__}")
-        if log_reject is not None and not callable(log_reject):
-            raise ModelError(f"log_reject must be a function, got {type(log_reject).__name__}")
-        self.propose = with_native_fallback(propose)
-        self.log_proposal = log_proposal
-        self.log_accept = log_accept
+        self.propose = with_native_fallback(checked_function("propose", propose))
+        self.log_proposal = checked_function("log_proposal", log_proposal)
+        self.log_accept = checked_function("log_accept", log_accept)
         self.log_reject = log_reject
-        self.censored = checked_censoring(censored)
+        if log_reject is not None:
+            checked_function("log_reject", log_reject)
+        self.censored = None if censored is None else checked_censoring(censored)
         self.latent = (latent,) if isinstance(latent, str) else tuple(latent)
         self.exact_updates = {
             (names,) if isinstance(names, str) else tuple(names): function
@@ -125,7 +152,7 @@ class RejectionModel(Model):
             raise ModelError(f"exact_updates name a parameter twice: {sorted(named)}")
         with jax.enable_x64(True):
             self.prior = Prior(prior, exact=tuple(named))
-        self._identity: str = unknown(self)
+        self._identity: str = unknown(type(self).__name__)
 
     def rejection_model(self) -> RejectionModel:
         """This model."""
@@ -150,7 +177,7 @@ class RejectionModel(Model):
             **self._options(),
         )
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, object]:
         """Settings that all rejection models have, as they are printed."""
         updates = {names if names[1:] else names[0]: f for names, f in self.exact_updates.items()}
         zones = self.censored
@@ -162,13 +189,13 @@ class RejectionModel(Model):
         """Compiled programs and what was found out about this model, as it was identified last."""
         return Programs(self._identity)
 
-    def compiled(self, name: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    def compiled(self, name: Hashable, function: Callable[A, R]) -> Callable[A, R]:
         """``function`` compiled, kept under a name that says all it depends on beside arguments."""
         kept = self.programs.kept(name, lambda: Kept(function))
         kept.function = function
         return kept.program
 
-    def identify(self, covariates: tuple, points: Point | None = None) -> str:
+    def identify(self, covariates: tuple[Points, ...], points: Points | None = None) -> str:
         """A digest of all that the model computes, at this moment, for such data.
 
         Everything is traced: a global, a closure or a prior that was changed in place makes it
@@ -177,9 +204,11 @@ class RejectionModel(Model):
 
         Call it with x64 on, before anything compiled is used.
         """
-        kinds: list[Any] = []
+        kinds: list[list[tuple[str, list[type]]]] = []
 
-        def everything(key: jax.Array, position: jax.Array, points: Any, covariate: tuple) -> Any:
+        def everything(
+            key: KeyArray, position: Position, points: Points | None, covariate: tuple[Point, ...]
+        ) -> PyTree:
             theta = self.prior.sample(key)
             y = self.propose(key, theta, *covariate)
             exact = {name: theta[name] for name in self.prior.exact}
@@ -218,17 +247,17 @@ class RejectionModel(Model):
             self._identity = unknown(error)
         return self._identity
 
-    def _updated(self, key: jax.Array, theta: Theta, points: Point) -> list[Theta]:
+    def _updated(self, key: KeyArray, theta: Theta, points: Points) -> list[Theta]:
         return [update(key, theta, points) for update in self.exact_updates.values()]
 
-    def _recording(self, point: Point, covariate: tuple) -> Any:
+    def _recording(self, point: Point, covariate: tuple[Point, ...]) -> PyTree:
         """What is recorded of a point, and what ``censored`` computes there."""
         recorded = self.recorded(point)
         if isinstance(self.censored, Clamped):
             return recorded, self.censored.limits(*covariate)
         return recorded, [zone(recorded, *covariate) for zone in self.censored or ()]
 
-    def _kinds(self, theta: Theta, covariate: tuple) -> list[Any]:
+    def _kinds(self, theta: Theta, covariate: tuple[Point, ...]) -> list[tuple[str, list[type]]]:
         """Classes of prior and base: by these exact updates and known masses are recognised."""
         latent = {name: theta[name] for name in self.prior.shapes}
         sites = self.prior.sites(latent)
@@ -240,7 +269,7 @@ class RejectionModel(Model):
 
     # What the engine calls; theta is a dict, covariate is () or (c_i,).
 
-    def propose_block(self, key: jax.Array, theta: Theta, size: int) -> Proposed:
+    def propose_block(self, key: KeyArray, theta: Theta, size: int) -> Proposed:
         """``size`` proposals at one theta, with their acceptance decided."""
         key_point, key_accept = jax.random.split(key)
         points = jax.vmap(self.propose, (0, None))(jax.random.split(key_point, size), theta)
@@ -248,7 +277,7 @@ class RejectionModel(Model):
         uniform = jax.random.uniform(key_accept, (size,))
         return Proposed(points, uniform < jnp.exp(log_accept), log_accept)
 
-    def propose_one(self, key: jax.Array, theta: Theta, *covariate: Any) -> Proposed:
+    def propose_one(self, key: KeyArray, theta: Theta, *covariate: Point) -> Proposed:
         """One proposal for one observation, with its acceptance decided."""
         key_point, key_accept = jax.random.split(key)
         point = self.propose(key_point, theta, *covariate)
@@ -256,11 +285,11 @@ class RejectionModel(Model):
         uniform = jax.random.uniform(key_accept)
         return Proposed(point, uniform < jnp.exp(log_accept), log_accept)
 
-    def log_observed(self, theta: Theta, x: Point, *covariate: Any) -> jax.Array:
+    def log_observed(self, theta: Theta, x: Point, *covariate: Point) -> Scalar:
         """log q(x) + log a(x)."""
         return self.log_proposal(theta, x, *covariate) + self.log_accept(theta, x, *covariate)
 
-    def log_rejected(self, theta: Theta, y: Point, observed: Point, *covariate: Any) -> jax.Array:
+    def log_rejected(self, theta: Theta, y: Point, observed: Point, *covariate: Point) -> Scalar:
         """log q(y) + log(1 - a(y)).
 
         Where a(y) = 0 the second term is 0 with gradient 0, but the derivative of log a is NaN
@@ -292,16 +321,16 @@ class RejectionModel(Model):
             )
         return {name: part for name, part in point.items() if name not in self.latent}
 
-    def possible(self, theta: Theta, point: Point, *covariate: Any) -> jax.Array:
+    def possible(self, theta: Theta, point: Point, *covariate: Point) -> Bool[Array, ""]:
         """Whether a point is in the support of the proposals, as far as this is known."""
         return jnp.array(True)
 
-    def inside_at(self, theta: Theta, x: Point, *covariate: Any) -> jax.Array:
+    def inside_at(self, theta: Theta, x: Point, *covariate: Point) -> Scalar:
         """log a at an observation: -inf says that the model cannot have produced it."""
         return jnp.asarray(self.log_accept(theta, x, *covariate))
 
 
-def _classes(distribution: Any) -> list[type]:
+def _classes(distribution: dist.Distribution | None) -> list[type]:
     """The class of a distribution, and those of what it wraps."""
     classes = []
     while distribution is not None:

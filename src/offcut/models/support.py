@@ -7,17 +7,20 @@ what lies outside of the support at theta has density zero, always.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jaxtyping import Array, Bool, Float, Shaped
 from numpyro.distributions import constraints
 
+#: A value of a distribution, or a batch of them.
+Value = Shaped[Array, "..."]
 _WHOLE = (constraints.real, constraints.real_vector, constraints.real_matrix)
 
 
-def log_prob(distribution: Any, value: Any) -> jax.Array:
+def log_prob(distribution: dist.Distribution, value: Value) -> Float[Array, " ..."]:
     """log density, -inf outside of the support, with a gradient that is a number."""
     if _is_everywhere(distribution):
         return distribution.log_prob(value)
@@ -36,7 +39,7 @@ def log_prob(distribution: Any, value: Any) -> jax.Array:
     return jnp.where(possible, distribution.log_prob(inside), -jnp.inf)
 
 
-def in_support(distribution: Any, value: Any) -> jax.Array:
+def in_support(distribution: dist.Distribution, value: Value) -> Bool[Array, " ..."]:
     """Whether the distribution can have drawn the value: one flag for each of its batch."""
     if isinstance(distribution, dist.MixtureGeneral):
         return jnp.any(_of_components(in_support, distribution, value), axis=-1)
@@ -45,7 +48,7 @@ def in_support(distribution: Any, value: Any) -> jax.Array:
     return jnp.asarray(distribution.support(value))
 
 
-def _is_everywhere(distribution: Any) -> bool:
+def _is_everywhere(distribution: dist.Distribution) -> bool:
     """Whether nothing is outside."""
     if isinstance(distribution, dist.MixtureGeneral):
         return all(map(_is_everywhere, distribution.component_distributions))
@@ -55,7 +58,9 @@ def _is_everywhere(distribution: Any) -> bool:
     return support in _WHOLE
 
 
-def _inside_like(distribution: Any, value: Any, possible: jax.Array) -> Any:
+def _inside_like(
+    distribution: dist.Distribution, value: Value, possible: Bool[Array, " ..."]
+) -> Value:
     """The value where it is possible, else some point of the support."""
     value = jnp.broadcast_to(value, possible.shape + distribution.event_shape)
     try:
@@ -70,6 +75,8 @@ def _last(distribution: dist.Independent) -> tuple[int, ...]:
     return tuple(range(-distribution.reinterpreted_batch_ndims, 0))
 
 
-def _of_components(function: Any, mixture: dist.MixtureGeneral, value: Any) -> jax.Array:
+def _of_components(
+    function: Callable[..., Array], mixture: dist.MixtureGeneral, value: Value
+) -> Array:
     """``function(component, value)`` of all components, along a last axis."""
     return jnp.stack([function(part, value) for part in mixture.component_distributions], axis=-1)

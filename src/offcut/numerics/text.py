@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
 
-from offcut.errors import ModelError
+from offcut.errors import ModelError, SettingsError
 
 #: Kinds of characters that do something instead of being seen: controls (terminal escapes among
 #: them), halves of characters (bytes of file names that are no UTF-8), ends of lines.
@@ -37,14 +37,11 @@ def visible(text: object, *, lines: bool = False) -> str:
     """
     return "".join(
         character
-        if (lines and character == "\n") or not _acts(character)
+        if (lines and character == "\n")
+        or (unicodedata.category(character) not in _ACTING and character not in _TURNING)
         else character.encode("unicode_escape", "surrogatepass").decode("ascii")
         for character in str(text)
     )
-
-
-def _acts(character: str) -> bool:
-    return unicodedata.category(character) in _ACTING or character in _TURNING
 
 
 def shortened(text: str, most: int) -> str:
@@ -76,6 +73,31 @@ def renamed(**names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
             for old, new in names.items():
                 if old in settings:
                     raise ModelError(f"{old}= is called {new}= here: give {new}={settings[old]!r}")
+            return function(*arguments, **settings)
+
+        return call
+
+    return decorate
+
+
+def moved(**answers: Callable[[object], str]) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Refuse arguments that belong elsewhere now; ``answers`` say what to write for a value.
+
+    >>> @moved(method=lambda value: f"give offcut.sample(model, data, method={value!r})")
+    ... def model(prior): ...
+    >>> model(1, method="exchange")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    offcut.errors.SettingsError: method='exchange' has another place now: give ...
+    """
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        @wraps(function)
+        def call(*arguments: object, **settings: object) -> R:
+            for name, answer in answers.items():
+                if name in settings:
+                    value = settings[name]
+                    raise SettingsError(f"{name}={value!r} has another place now: {answer(value)}")
             return function(*arguments, **settings)
 
         return call

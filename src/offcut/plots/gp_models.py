@@ -79,7 +79,7 @@ def density_bands(
     --------
     >>> import numpy as np, offcut
     >>> x = np.random.default_rng(0).gamma(3.0, size=100)
-    >>> model = offcut.GPDensity(length_scale=1.0, variance=1.0, method="collapsed")
+    >>> model = offcut.GPDensity(length_scale=1.0, variance=1.0)
     >>> posterior = offcut.sample(model, x, draws=50, warmup=50, chains=2)
     >>> figure = offcut.plots.density_bands({"patients": posterior}, model, 0.8)
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -66,7 +66,7 @@ class _Cache:
 CACHE = _Cache()
 
 
-class Programs(MutableMapping):
+class Programs(Mapping):
     """The programs of one identity, by name."""
 
     def __init__(self, identity: str) -> None:
@@ -75,18 +75,12 @@ class Programs(MutableMapping):
     def __getitem__(self, name: object) -> Any:
         return CACHE.get((self.identity, name))
 
-    def __setitem__(self, name: object, value: object) -> None:
-        CACHE.put((self.identity, name), value, 1)
-
     def kept(self, name: object, make: Callable[[], T]) -> T:
         """What is kept under a name, made where there is nothing yet."""
         try:
             return self[name]
         except KeyError:
             return CACHE.put((self.identity, name), make(), 1)
-
-    def __delitem__(self, name: object) -> None:
-        raise TypeError("programs are forgotten by themselves")
 
     def __iter__(self) -> Iterator[Any]:
         return (name for identity, name in CACHE if identity == self.identity)

@@ -12,7 +12,7 @@ from offcut.errors import ModelError
 from offcut.regions.region import Intervals, Region
 
 
-def intervals(region: object) -> Intervals | None:
+def intervals(region: Region) -> Intervals | None:
     """The set of numbers in a region, as sorted and disjoint intervals.
 
     Whether an end belongs to its interval is left open, and single points are left out: neither

@@ -22,13 +22,17 @@ def versions() -> dict[str, str]:
 
 
 def facts_about(sampler: Sampler) -> dict[str, Any]:
-    """What the result says of its sampler: a name for people, and what advice depends on.
+    """What the result says of its sampler: names for people, and what advice depends on.
 
-    ``kernel_kind`` is the class of its kernel ("" for a sweep of its own), ``fixed_length`` whether
-    the moves of that have one length.
+    ``method`` is its route, ``method_settings`` those of the route, ``method_note`` what its model
+    says about it; ``kernel_kind`` is the class of its kernel ("" for a sweep of its own),
+    ``fixed_length`` whether the moves of that have one length.
     """
     kernel = sampler.kernel
     return {
+        "method": sampler.method,
+        "method_settings": "" if sampler.method_settings is None else repr(sampler.method_settings),
+        "method_note": "",
         "kernel": sampler.kernel_name,
         "kernel_kind": "" if kernel is None else type(kernel).__name__,
         "fixed_length": int(kernel is not None and kernel.fixed_length),

@@ -14,11 +14,12 @@ the identity, so the target stays and the cost has a hard bound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from offcut.augmentation.acceptance import (
     broken_promise,
@@ -29,7 +30,13 @@ from offcut.augmentation.acceptance import (
     not_finite,
 )
 from offcut.augmentation.algorithm1 import Run, run_algorithm_1
-from offcut.augmentation.impute import completed, first_imputed, impute, refuse_impossible_zones
+from offcut.augmentation.impute import (
+    Imputed,
+    completed,
+    first_imputed,
+    impute,
+    refuse_impossible_zones,
+)
 from offcut.augmentation.joint import log_joint
 from offcut.augmentation.rejections import (
     MOST_ATTEMPTS,
@@ -43,33 +50,53 @@ from offcut.augmentation.rejections import (
     settle,
     spare_section,
 )
-from offcut.base import BROKEN, OK, Info, Sampler, Stage, Variable
+from offcut.base import BROKEN, OK, Info, Kernel, LogDensity, Sampler, Stage, Stats, Variable
 from offcut.errors import ModelError
 from offcut.kernels.tuning import Tuning, stepped_from
 from offcut.models.data import Observed
-from offcut.models.prior import Theta
+from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray
 from offcut.samplers.start import find_start
 
+Flag = Bool[Array, ""]
+#: An exact update of a block of theta1: ``(key, theta, data) -> {name: value}``.
+Update = Callable[..., Theta]
 
-class ModelSampler(Sampler):
-    """A sampler of one model at one data shape.
 
-    Its states have ``position``, ``exact`` and ``imputed``: theta, and the values of what the
-    data leave open.
-    """
+class HasTheta(Protocol):
+    """What the states of all samplers of a model have: theta, and what the data leave open."""
+
+    @property
+    def position(self) -> Position: ...
+    @property
+    def exact(self) -> Theta: ...
+    @property
+    def imputed(self) -> Imputed | None: ...
+
+
+S = TypeVar("S", bound=HasTheta)
+#: What ``explain`` needs, by name.
+Evidence = dict[str, PyTree]
+#: ``(key, state, stage, data) -> (state, info)``: leaves p(theta, Y, hidden | X) restricted to
+#: |Y| <= B invariant, by itself. ``data`` are completed by what stands for hidden values.
+Move = Callable[[KeyArray, S, Stage, Observed], tuple[S, Info]]
+
+
+class ModelSampler(Sampler, Generic[S]):
+    """A sampler of one model at one data shape."""
 
     draws_rejections = True
-    kernel: Any
+    kernel: Kernel
 
-    def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
+    def __init__(self, model: RejectionModel, layout: Layout, kernel: Kernel) -> None:
         self.model, self.layout, self.kernel = model, layout, kernel
         self.adapts = kernel.adapts
         self.kernel_name = repr(kernel)
         self._record = jax.jit(self.record)
 
-    def record(self, state: Any) -> dict[str, jax.Array]:
+    def record(self, state: HasTheta) -> Theta:
         """theta with its deterministic sites."""
         return self.model.prior.constrain(state.position, state.exact)
 
@@ -86,31 +113,63 @@ class ModelSampler(Sampler):
             marks[name] = Variable(None, constant=tuple(bool(flag) for flag in same))
         return marks
 
-    def complete(self, key: jax.Array, state: Any, data: Observed) -> tuple[Any, Observed, dict]:
+    def first_hidden(self, key: KeyArray, theta: Theta, data: Observed) -> Imputed | None:
+        """First values of what is hidden, all of which can move."""
+        if data.hidden is None:
+            return None
+        imputed = first_imputed(data)
+        refuse_impossible_zones(self.model, key, theta, data, imputed)
+        return imputed
+
+    def moves(self, key: KeyArray, state: S) -> list[tuple[KeyArray, Move]]:
+        """The moves of a sweep in their order, each with its key; which they are is static."""
+        raise NotImplementedError
+
+    def step(self, key: KeyArray, state: S, stage: Stage, data: Observed) -> tuple[S, Info]:
+        """One sweep: its moves in order; the first status that is not OK is that of the sweep."""
+        stats: Stats = {}
+        evidence: Evidence = {}
+        status = jnp.int32(OK)
+        for own_key, move in self.moves(key, state):
+            whole = data if state.imputed is None else completed(data, state.imputed)
+            state, info = move(own_key, state, stage, whole)
+            stats |= info.stats
+            evidence |= info.evidence
+            status = jnp.where(status == OK, info.status, status)
+        return state, Info(stats, status, evidence)
+
+    def impute(self, key: KeyArray, state: S, stage: Stage, data: Observed) -> tuple[S, Info]:
+        """What is hidden | theta, X."""
+        state, _, stats = self.complete(key, state, data)
+        return state, Info(stats, jnp.int32(OK), {})
+
+    def complete(self, key: KeyArray, state: S, data: Observed) -> tuple[S, Observed, Stats]:
         """Draw what is hidden given theta: the state with it, the completed data, statistics."""
         if state.imputed is None:
             return state, data, {}
         theta = self.model.prior.constrain(state.position, state.exact)
         imputed, stats = impute(self.model, key, theta, data, state.imputed)
-        return state._replace(imputed=imputed), completed(data, imputed), stats
+        return state._replace(imputed=imputed), completed(data, imputed), stats  # type: ignore[attr-defined]
 
     def kernel_step(
         self,
-        key: jax.Array,
-        position: jax.Array,
-        log_density: Callable[[jax.Array], jax.Array],
+        key: KeyArray,
+        position: Position,
+        log_density: LogDensity,
         tuning: Tuning,
         stage: Stage,
-    ) -> tuple[jax.Array, Tuning, dict[str, jax.Array], jax.Array]:
+    ) -> tuple[Position, Tuning, Stats, Flag]:
         """The kernel's step on a density, what warm-up learns from it, and whether it is sound.
 
         A density that is not finite where the chain stands (a proposal has overflowed, say) lets
         nothing move any more: the chain would stay there for good.
         """
-        *moved, before = stepped_from(self.kernel, key, position, log_density, tuning, stage)
-        return *moved, jnp.isfinite(before)  # type: ignore[return-value]
+        position, tuning, stats, before = stepped_from(
+            self.kernel, key, position, log_density, tuning, stage
+        )
+        return position, tuning, stats, jnp.isfinite(before)
 
-    def inspect(self, state: Any, data: Observed) -> None:
+    def inspect(self, state: HasTheta, data: Observed) -> None:
         """log_accept at the observations, at this state (once for all where it is fixed)."""
         if not self.model.window_is_fixed:
             whole = completed(data, state.imputed)
@@ -122,113 +181,97 @@ class State(NamedTuple):
     stands for hidden data.
     """
 
-    position: jax.Array
+    position: Position
     exact: Theta
     rejected: Rejected
-    tuning: Any  # a Tuning, or whatever else the kernel keeps
-    imputed: Any = None  # values of what is hidden in the data
+    tuning: PyTree  # a Tuning, or whatever else the kernel keeps
+    imputed: Imputed | None = None
 
 
 class Pair(NamedTuple):
     """theta1 and Y, drawn together."""
 
-    position: jax.Array  # that of theta2 beside the new theta1
+    position: Position  # that of theta2 beside the new theta1
     exact: Theta
     latent: Theta  # both on their own scales, to be named where the draw is impossible
     run: Run
-    impossible: jax.Array  # theta1 was drawn where the prior is zero
+    impossible: Flag  # theta1 was drawn where the prior is zero
 
 
-class Evidence(NamedTuple):
-    """What a broken step can say: the worst log acceptance, and theta after an impossible draw."""
-
-    worst: Any
-    impossible: jax.Array
-    theta: Theta
-
-
-class AugmentedSampler(ModelSampler):
+class AugmentedSampler(ModelSampler[State]):
     """Algorithm 2 with a kernel that moves theta2 given X and Y (NUTS, HMC, RandomWalk)."""
 
+    method = "augment"
     redraws = True
     #: What is not finite where ``move`` is not sound.
     unsound = "the log density of data and rejections"
 
-    def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
+    def __init__(self, model: RejectionModel, layout: Layout, kernel: Kernel) -> None:
         super().__init__(model, layout, kernel)
         self._log_joint = log_joint(model, layout)
 
-    def start(self, key: jax.Array, data: Observed, budget: int) -> State:
+    def start(self, key: KeyArray, data: Observed, budget: int) -> State:
         """A place where the model accepts, with a first Y."""
         theta, rejected = find_start(self.model, self.layout, key, data, budget)
         position, exact = self.model.prior.split(theta)
         points = self.layout.n + int(rejected.count)
         tuning = self.kernel.first_tuning(points, position.shape[0])
-        imputed = first_imputed(data)
-        refuse_impossible_zones(self.model, key, theta, data, imputed)
-        return State(position, exact, rejected, tuning, imputed)
+        return State(position, exact, rejected, tuning, self.first_hidden(key, theta, data))
 
-    def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
+    def stationary(self, key: KeyArray, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
         position, exact = self.model.prior.split(theta)
         tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
         return State(position, exact, rejected, tuning, first_imputed(data))
 
-    def step(
-        self, key: jax.Array, state: State, stage: Stage, data: Observed
-    ) -> tuple[State, Info]:
-        """One sweep."""
+    def moves(self, key: KeyArray, state: State) -> list[tuple[KeyArray, Move]]:
+        """Y (with theta1), then theta2."""
         key_pair, key_kernel = jax.random.split(key)
-        # Its own fold: models with nothing hidden keep their bits.
-        state, data, imputing = self.complete(jax.random.fold_in(key, 2), state, data)
-        drawn, attempts, gave_up, run_status, evidence = self._draw_pairs(
-            key_pair, state, stage, data
-        )
-        broken = is_broken(evidence.worst.log_accept) | evidence.impossible
-        status = jnp.where(broken, BROKEN, run_status)
+        moves: list[tuple[KeyArray, Move]] = [(key_pair, self.augment)]
+        if state.imputed is not None:  # its own fold: models with nothing hidden keep their bits
+            moves.insert(0, (jax.random.fold_in(key, 2), self.impute))
+        if self.model.prior.size:  # else every parameter has an exact update
+            moves.append((key_kernel, self.given))
+        return moves
 
-        if self.model.prior.size:
-            position, tuning, stats, sound = self.move(key_kernel, drawn, stage, data)
-        else:  # every parameter has an exact update
-            position, tuning, stats, sound = drawn.position, state.tuning, {}, jnp.array(True)
-        status = jnp.where((status == OK) & ~sound, BROKEN, status)
-        moved = State(position, drawn.exact, drawn.rejected, tuning, state.imputed)
-        stats = {
-            "rejected": drawn.rejected.count,
-            "attempts": attempts,
-            "gave_up": gave_up,
-            **imputing,
-            **stats,
-        }
-        theta = self.model.prior.constrain(drawn.position, drawn.exact)
-        return moved, Info(stats, status, (theta, sound, evidence))
+    def given(
+        self, key: KeyArray, state: State, stage: Stage, data: Observed
+    ) -> tuple[State, Info]:
+        """theta2 | X, Y, theta1."""
+        theta = self.model.prior.constrain(state.position, state.exact)
+        position, tuning, stats, sound = self.move(key, state, stage, data)
+        status = jnp.where(sound, OK, BROKEN).astype(jnp.int32)
+        evidence = {"theta": theta, "sound": sound}
+        return state._replace(position=position, tuning=tuning), Info(stats, status, evidence)
 
     def move(
-        self, key: jax.Array, drawn: State, stage: Stage, data: Observed
-    ) -> tuple[jax.Array, Any, dict[str, jax.Array], jax.Array]:
+        self, key: KeyArray, drawn: State, stage: Stage, data: Observed
+    ) -> tuple[Position, PyTree, Stats, Flag]:
         """Update theta2 given X, Y and theta1: the new position, tuning and statistics.
 
         And whether all that it was made of was finite.
         """
 
-        def log_density(position: jax.Array) -> jax.Array:
+        def log_density(position: Position) -> Float[Array, ""]:
             theta = self.model.prior.constrain(position, drawn.exact)
             prior = self.model.prior.log_density(position, drawn.exact)
             return prior + self._log_joint(theta, data, drawn.rejected)
 
         return self.kernel_step(key, drawn.position, log_density, drawn.tuning, stage)
 
-    def _draw_pairs(self, key: jax.Array, state: State, stage: Stage, data: Observed) -> tuple:
-        """Draw (theta1, Y), block by block of theta1; Y alone where there is none.
+    def augment(
+        self, key: KeyArray, state: State, stage: Stage, data: Observed
+    ) -> tuple[State, Info]:
+        """(theta1, Y) | theta2, X, block by block of theta1; Y alone where there is none.
 
         Each block of theta1 needs its own pair under a budget: a chain of block updates followed
         by one redraw of Y would not be an exact draw. Without a budget Y is needed once only.
         theta2 stays what it is on its own scale, so its position is part of what is drawn: where
         its support depends on theta1, the same position would be another theta2.
         """
-        updates: list[Any] = list(self.model.exact_updates.values()) or [None]
+        updates: list[Update | None] = [*self.model.exact_updates.values()] or [None]
         over, status = jnp.array(False), jnp.int32(OK)
-        worst, held = None, state
+        worst, held = no_worst(jax.tree.map(lambda a: a[0], state.rejected.points)), state
         impossible, blamed = jnp.array(False), self._latent(state)
         for index, update in enumerate(updates):
             last = index == len(updates) - 1
@@ -241,8 +284,8 @@ class AugmentedSampler(ModelSampler):
             full = run.rejected.count > capacity_of(self.layout, state.rejected)
             outcome_here = outcome(redrawn.over, full, known=True)
             status = jnp.where(status == OK, outcome_here, status)
-            worst = run.worst if worst is None else merge_worst(worst, run.worst)
-            count, over = redrawn.attempts, over | redrawn.over
+            worst = merge_worst(worst, run.worst)
+            attempts, over = redrawn.attempts, over | redrawn.over
             success = ~redrawn.over & ~pair.impossible & (status == OK)
             blamed = settle(pair.impossible & ~impossible, pair.latent, blamed)
             impossible |= pair.impossible
@@ -251,7 +294,10 @@ class AugmentedSampler(ModelSampler):
             )
             rejected = settle(success & ~skip, run.rejected, held.rejected)
             held = held._replace(position=position, exact=exact, rejected=rejected)
-        return held, count, over, status, Evidence(worst, impossible, blamed)
+        status = jnp.where(is_broken(worst.log_accept) | impossible, BROKEN, status)
+        stats = {"rejected": held.rejected.count, "attempts": attempts, "gave_up": over}
+        evidence = {"worst": worst, "impossible": impossible, "blamed": blamed}
+        return held, Info(stats, status, evidence)
 
     def _latent(self, state: State) -> Theta:
         """theta2 and theta1 on their own scales; nothing where there is no theta1."""
@@ -262,18 +308,18 @@ class AugmentedSampler(ModelSampler):
 
     def _attempt(
         self,
-        key: jax.Array,
+        key: KeyArray,
         held: State,
         scratch: Rejected,
-        update: Any,
-        budget: jax.Array,
+        update: Update | None,
+        budget: Int[Array, ""],
         data: Observed,
-        skip_rejections: jax.Array,
+        skip_rejections: Flag,
     ) -> Redrawn:
         """Draw one block of theta1 and Y until |Y| <= budget, MOST_ATTEMPTS times at the most."""
         prior = self.model.prior
 
-        def draw_pair(number: jax.Array, last: Pair) -> tuple[Pair, jax.Array]:
+        def draw_pair(number: Int[Array, ""], last: Pair) -> tuple[Pair, Flag]:
             key_exact, key_y = jax.random.split(jax.random.fold_in(key, number))
             position, exact, latent = held.position, held.exact, self._latent(held)
             impossible = jnp.array(False)
@@ -295,12 +341,12 @@ class AugmentedSampler(ModelSampler):
         return redraw(draw_pair, start, MOST_ATTEMPTS)
 
     def run_sampler(
-        self, key: jax.Array, theta: Theta, data: Observed, buffer: Rejected, limit: jax.Array
+        self, key: KeyArray, theta: Theta, data: Observed, buffer: Rejected, limit: Int[Array, ""]
     ) -> Run:
         """Algorithm 1 at theta."""
         return run_algorithm_1(self.model, self.layout, key, theta, data, buffer, limit)
 
-    def _exact_draw(self, update: Any, key: jax.Array, theta: Theta, data: Observed) -> Theta:
+    def _exact_draw(self, update: Update, key: KeyArray, theta: Theta, data: Observed) -> Theta:
         points = jax.tree.map(lambda a: a[: self.layout.n], data.points)
         new = update(key, theta, points)
         return {name: jnp.asarray(value, theta[name].dtype) for name, value in new.items()}
@@ -324,20 +370,19 @@ class AugmentedSampler(ModelSampler):
         """More room, same content."""
         return state._replace(rejected=resized_rejected(self.layout, state.rejected, capacity))
 
-    def explain(self, state: State, evidence: Any) -> Exception:
+    def explain(self, state: State, evidence: Evidence) -> Exception:
         """log_accept was NaN or above 0, an exact update drew what the prior excludes, or numbers
         overflowed.
         """
-        theta, sound, evidence = evidence
-        if evidence.impossible:
+        if evidence["impossible"]:
             names = ", ".join(name for names in self.model.exact_updates for name in names)
             return ModelError(
-                f"an exact update ({names}) has drawn theta={shown(evidence.theta)}, where the "
+                f"an exact update ({names}) has drawn theta={shown(evidence['blamed'])}, where the "
                 "prior density is zero or NaN; it must draw from p(names | data, rest of theta), "
                 "in which the prior of the rest given its names is a factor"
             )
-        worst = evidence.worst
-        if is_broken(worst.log_accept) or sound:
+        worst = evidence["worst"]
+        if is_broken(worst.log_accept) or evidence.get("sound", True):
             theta = self.model.prior.constrain(state.position, state.exact)
             return broken_promise(self.model, theta, worst.point, float(worst.log_accept))
-        return not_finite(theta, self.unsound)
+        return not_finite(evidence["theta"], self.unsound)

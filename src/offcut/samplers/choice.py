@@ -1,29 +1,29 @@
 """Which sampler a model gets: the route to its posterior, and the kernel that moves theta on it.
 
-A route says what the rejections are good for: they are held in every sweep ("augment"), or only
-judge a step ("exchange", "pseudo_marginal"), or are not needed ("direct"). First the route, then
-the kernel: neither changes the other.
+First the route (``offcut.methods``), then the kernel: neither changes the other, and what does not
+go together is refused here, for every model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offcut.augmentation.first_values import refuse_outside_support, with_possible_values
+from offcut.augmentation.first_values import with_possible_values
 from offcut.augmentation.hidden import hide
 from offcut.augmentation.rejections import Layout
-from offcut.base import Kernel, Model, Prepared, Sampler
-from offcut.errors import (
-    ModelError,
-    SettingsError,
-)
+from offcut.base import Kernel, Model, Prepared, Request, Sampler
+from offcut.errors import ModelError, SettingsError
 from offcut.kernels.nuts import NUTS
+from offcut.kernels.random_walk import RandomWalk
+from offcut.methods import AUTO, Method, MethodSettings, listed
 from offcut.models.data import (
+    Covariates,
+    HostPoints,
     Observed,
     as_arrays,
     as_covariates,
@@ -37,29 +37,24 @@ from offcut.models.data import (
     point_like,
     point_size,
     recorded_like,
+    refuse_outside_support,
 )
 from offcut.models.recording import refuse_vague_zones
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.types import KeyArray, Point
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import UnidentifiedError, digest
 from offcut.programs.precision import in_float64
 from offcut.samplers.algorithm2 import AugmentedSampler, ModelSampler
 from offcut.samplers.conjugacy import Match
-from offcut.samplers.conjugate import Conjugate, ConjugateSampler, find_conjugate
-from offcut.samplers.direct import Direct, DirectSampler
-from offcut.samplers.walk import (
-    Exchange,
-    ExchangeSampler,
-    PseudoMarginal,
-    PseudoMarginalSampler,
-)
-
-#: The route of the kernel; "augment" where there is none.
-AUTO = "auto"
+from offcut.samplers.conjugacy.match import find_conjugate
+from offcut.samplers.conjugate import Conjugate, ConjugateSampler
+from offcut.samplers.direct import DirectSampler
+from offcut.samplers.walk import ExchangeSampler, PseudoMarginalSampler
 
 
 def observe(
-    model: RejectionModel, data: Any, covariates: Any
+    model: RejectionModel, data: object, covariates: object
 ) -> tuple[Observed, Layout, dict[str, np.ndarray]]:
     """Checked, padded arrays; the static sizes; and the data as named arrays for the result."""
     came = as_arrays(data, "data", as_they_came=True)
@@ -88,12 +83,14 @@ def observe(
     return observed, layout, named
 
 
-def _check_zones(model: RejectionModel, recorded: Any, covariates: tuple, n: int) -> None:
+def _check_zones(
+    model: RejectionModel, recorded: HostPoints, covariates: Covariates, n: int
+) -> None:
     """Zones of censored= say yes or no, of the data and of proposals."""
     if not isinstance(model.censored, tuple):
         return
 
-    def propose(key: jax.Array, *covariate: Any) -> Any:
+    def propose(key: KeyArray, *covariate: Point) -> Point:
         key_theta, key_point = jax.random.split(key)
         return model.recorded(model.propose(key_point, model.prior.sample(key_theta), *covariate))
 
@@ -103,7 +100,11 @@ def _check_zones(model: RejectionModel, recorded: Any, covariates: tuple, n: int
 
 
 def prepare(
-    model: Model, data: Any, covariates: Any, kernel: Kernel | None, method: str = AUTO
+    model: Model,
+    data: object,
+    covariates: object = None,
+    kernel: Kernel | None = None,
+    method: str | MethodSettings = AUTO,
 ) -> Prepared:
     """The sampler, its arrays, and the observed data by name, of any model."""
     if not isinstance(model, Model):
@@ -111,19 +112,66 @@ def prepare(
             "model must come from offcut.truncated, offcut.selected, offcut.RejectionModel or "
             f"another model of this library, got {type(model).__name__}"
         )
+    request = Request(data, covariates, *chosen(model, method, kernel))
     rejection = model.rejection_model()
     if rejection is None:
-        if method != AUTO:
-            raise SettingsError(
-                f"method={method!r} is for models made of a proposal and a filter; how "
-                f"{type(model).__name__} is sampled is one of its own arguments, if it has a choice"
-            )
-        prepared = Prepared(*model.prepare(data, covariates, kernel))
+        prepared = Prepared(*model.prepare(request))
         return prepared._replace(sampler=_compiled_before(model, prepared.sampler))
     arrays, layout, observed = observe(rejection, data, covariates)
     rejection.identify(arrays.covariates, jax.tree.map(lambda a: a[: layout.n], arrays.points))
-    sampler = build_sampler(rejection, layout, kernel, arrays.covariates, method)
-    return Prepared(sampler, arrays, observed)
+    return Prepared(build_sampler(rejection, layout, request, arrays.covariates), arrays, observed)
+
+
+def chosen(
+    model: Model, method: str | MethodSettings, kernel: Kernel | None
+) -> tuple[Method, MethodSettings | None, Kernel | None]:
+    """The route that was asked for, its settings, and a kernel that goes with it, if one was."""
+    settings = method if isinstance(method, MethodSettings) else None
+    found = method_named(model, method if settings is None else settings.method)
+    if kernel is None:
+        return found, settings, None
+    if not isinstance(kernel, Kernel):
+        raise SettingsError(_no_kernel(model, found, kernel))
+    if kernel.kind in found.kernels:
+        return found, settings, kernel.on(found)
+    what = f"method={found.name!r}" + (" (which is 'auto' here)" if method == AUTO else "")
+    if not found.kernels:
+        what = f"{type(model).__name__} with {what} has a sweep of its own and takes no kernel"
+    elsewhere = [repr(one.name) for one in model.methods if kernel.kind in one.kernels]
+    hint = f"; it goes with method={listed(elsewhere)}" if elsewhere else ""
+    takes = f" takes {found.takes} as kernel" if found.kernels else ""
+    raise SettingsError(f"{what}{takes}, got {kernel!r}{hint}")
+
+
+def method_named(model: Model, name: object) -> Method:
+    """The route of that name that a model has."""
+    known = {one.name: one for one in model.methods}
+    plain = str(name).replace("-", "_")
+    if plain == AUTO:
+        return model.methods[0]
+    if isinstance(name, str) and plain in known:
+        return known[plain]
+    names = ", ".join(map(repr, (AUTO, *known)))
+    hint = " (an instance, with parentheses)" if isinstance(name, type) else ""
+    if isinstance(name, Kernel):
+        hint = f"; a kernel is given as kernel={name!r}"
+    raise SettingsError(
+        f"method must be one of {names} for {type(model).__name__}{hint}, got {name!r}"
+    )
+
+
+def _no_kernel(model: Model, method: Method, given: object) -> str:
+    """What to write in place of something that is no kernel."""
+    names = [one.name for one in model.methods]
+    if isinstance(given, MethodSettings):
+        return f"{given!r} is a method, not a kernel: give method=offcut.{given!r}"
+    plain = str(given).lower().replace("-", "_")
+    if isinstance(given, str) and plain in (AUTO, *names):
+        return f"{given!r} is a method, not a kernel: give method={plain!r}"
+    hint = " (an instance, with parentheses)" if isinstance(given, type) else ""
+    if not method.kernels:
+        return f"{type(model).__name__} has a sweep of its own and takes no kernel, got {given!r}"
+    return f"kernel must be one of {method.takes}{hint}, got {given!r}"
 
 
 def _compiled_before(model: Model, sampler: Sampler) -> Sampler:
@@ -137,28 +185,30 @@ def _compiled_before(model: Model, sampler: Sampler) -> Sampler:
     return kept_sampler(identity, type(sampler), lambda: sampler)
 
 
-NAMED = "offcut.NUTS(), HMC(), RandomWalk(), Exchange(), PseudoMarginal(), Conjugate() or Direct()"
+class KernelChoice(NamedTuple):
+    """What ``offcut.kernel_for`` returns; printing it prints it all."""
 
-
-class KernelChoice:
-    """What ``offcut.kernel_for`` returns: ``kernel`` and ``reason``; printing it prints both."""
-
-    def __init__(self, kernel: Kernel, reason: str) -> None:
-        self.kernel, self.reason = kernel, reason
+    method: str
+    kernel: Kernel
+    reason: str
 
     def __repr__(self) -> str:
-        return f"{self.kernel!r}: {self.reason}"
+        return f"method={self.method!r}, kernel={self.kernel!r}: {self.reason}"
 
 
 @in_float64
-def kernel_for(model: RejectionModel, *, covariates: Any = None) -> KernelChoice:
-    """The kernel that ``offcut.sample`` uses for a model if none is asked for, and why.
+def kernel_for(
+    model: RejectionModel, *, covariates: object = None, method: str | MethodSettings = AUTO
+) -> KernelChoice:
+    """The route and the kernel that ``offcut.sample`` uses if no kernel is asked for, and why.
 
     Parameters
     ----------
     model : RejectionModel
         Any model with a prior and a base or proposal.
     covariates : pytree with a row for each observation, optional
+        As in ``offcut.sample``.
+    method : str
         As in ``offcut.sample``.
 
     Examples
@@ -170,7 +220,7 @@ def kernel_for(model: RejectionModel, *, covariates: Any = None) -> KernelChoice
     ...     inside=lambda x: x < 1,
     ... )
     >>> offcut.kernel_for(model)
-    Conjugate(): Exponential: rate gamma
+    method='augment', kernel=Conjugate(): Exponential: rate gamma
     """
     if not isinstance(model, RejectionModel):
         raise ModelError(f"kernel_for is about rejection models, got {type(model).__name__}")
@@ -179,92 +229,87 @@ def kernel_for(model: RejectionModel, *, covariates: Any = None) -> KernelChoice
         trees = as_covariates(covariates, count_rows(covariates, "covariates"))
     point_like(model, trees)  # says what is wrong where the model does not run, say without them
     model.identify(trees)
-    found = find_conjugate(model, trees)
-    if isinstance(found, Match):
-        return KernelChoice(Conjugate(), found.description)
-    return KernelChoice(NUTS(), f"no conjugate update, because {found.reason}")
+    route, _, _ = chosen(model, method, None)
+    kernel, reason = ROUTES[route.name].kernel(model, trees)
+    return KernelChoice(route.name, kernel.on(route), reason)
+
+
+class Route(NamedTuple):
+    """How a rejection model is sampled by one of its methods.
+
+    sampler : ``(model, layout, kernel, covariates, settings) -> sampler``; refuses a model that it
+        does not fit.
+    kernel : ``(model, covariates) -> kernel, reason``, where nobody asks for one.
+    """
+
+    sampler: Callable[..., ModelSampler]
+    kernel: Callable[[RejectionModel, tuple], tuple[Kernel, str]]
 
 
 def _augmented(
-    model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple
+    model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple, *_: object
 ) -> ModelSampler:
     """Theta given X and Y: moved on their joint density, or drawn from sums over them."""
-    if kernel.draws_exactly:
+    if kernel.kind == Conjugate.kind:
         return ConjugateSampler(model, layout, kernel, covariates)
     return AugmentedSampler(model, layout, kernel)
 
 
-def _best_given_rejections(model: RejectionModel, covariates: tuple) -> Kernel:
-    found = find_conjugate(model, covariates)
-    return Conjugate() if isinstance(found, Match) else NUTS()
-
-
-class Route(NamedTuple):
-    """A way to the posterior.
-
-    sampler : ``(model, layout, kernel, covariates) -> sampler``; refuses a model it does not fit.
-    kernel : ``(model, covariates) -> kernel``, where nobody asks for one.
-    """
-
-    sampler: Callable[..., ModelSampler]
-    kernel: Callable[[RejectionModel, tuple], Kernel]
-
-
-def _exchange(
-    model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple
+def _direct(
+    model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple, *_: object
 ) -> ModelSampler:
+    return DirectSampler(model, layout, kernel, covariates)
+
+
+def _exchange(model: RejectionModel, layout: Layout, kernel: Kernel, *_: object) -> ModelSampler:
     return ExchangeSampler(model, layout, kernel)
 
 
 def _pseudo_marginal(
-    model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple
+    model: RejectionModel,
+    layout: Layout,
+    kernel: Kernel,
+    covariates: tuple,
+    settings: MethodSettings | None,
 ) -> ModelSampler:
-    return PseudoMarginalSampler(model, layout, kernel)  # type: ignore[arg-type]
+    return PseudoMarginalSampler(model, layout, kernel, settings)
 
 
-#: By the names that ``method=`` of ``offcut.sample`` and ``route`` of kernels have for them.
+def _best_given_rejections(model: RejectionModel, covariates: tuple) -> tuple[Kernel, str]:
+    found = find_conjugate(model, covariates)
+    if isinstance(found, Match):
+        return Conjugate(), found.description
+    return NUTS(), f"no conjugate update, because {found.reason}"
+
+
+def _gradient(*_: object) -> tuple[Kernel, str]:
+    return NUTS(), "theta moves on the density itself"
+
+
+def _walk(*_: object) -> tuple[Kernel, str]:
+    return RandomWalk(), "a simulation judges each proposal"
+
+
+#: By the names of ``offcut.methods.REJECTION``.
 ROUTES = {
     "augment": Route(_augmented, _best_given_rejections),
-    "direct": Route(DirectSampler, lambda *_: Direct()),
-    "exchange": Route(_exchange, lambda *_: Exchange()),
-    "pseudo_marginal": Route(_pseudo_marginal, lambda *_: PseudoMarginal()),
+    "direct": Route(_direct, _gradient),
+    "exchange": Route(_exchange, _walk),
+    "pseudo_marginal": Route(_pseudo_marginal, _walk),
 }
 
 
 def build_sampler(
-    model: RejectionModel,
-    layout: Layout,
-    kernel: Kernel | None,
-    covariates: tuple,
-    method: str = AUTO,
+    model: RejectionModel, layout: Layout, request: Request, covariates: tuple
 ) -> ModelSampler:
     """The sampler of an identified model for a route and a kernel (None: the best that fits), made
     once for each data shape.
     """
-    route = _route(method, kernel)
-    chosen = ROUTES[route].kernel(model, covariates) if kernel is None else kernel
+    method, settings, kernel = request.method, request.settings, request.kernel
+    route = ROUTES[method.name]
+    used = route.kernel(model, covariates)[0].on(method) if kernel is None else kernel
     return kept_sampler(
         model.programs.identity,
-        (chosen, layout),
-        lambda: ROUTES[route].sampler(model, layout, chosen, covariates),
+        (method.name, settings, used, layout),
+        lambda: route.sampler(model, layout, used, covariates, settings),
     )
-
-
-def _route(method: str, kernel: Kernel | None) -> str:
-    """The route that was asked for, or that of the kernel; refuses two that are not the same."""
-    if method not in (AUTO, *ROUTES):
-        names = ", ".join(map(repr, (AUTO, *ROUTES)))
-        raise SettingsError(f"method must be one of {names}, got {method!r}")
-    if kernel is None:
-        return "augment" if method == AUTO else method
-    if not isinstance(kernel, Kernel) or kernel.route not in ROUTES:
-        hint = " (an instance, with parentheses)" if isinstance(kernel, type) else ""
-        if isinstance(kernel, str) and kernel in ROUTES:
-            hint = f" (or left out, with method={kernel!r})"
-        raise SettingsError(f"kernel must be one of {NAMED}{hint}, got {kernel!r}")
-    if method not in (AUTO, kernel.route):
-        raise SettingsError(
-            f"kernel={kernel!r} goes with method={kernel.route!r}, not with method={method!r}: "
-            "leave one of the two out"
-        )
-    return kernel.route

@@ -8,21 +8,24 @@ from it directly, from sums over the points. ``offcut.samplers.conjugacy`` recog
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool
 
 from offcut.augmentation.joint import sum_statistics
 from offcut.augmentation.rejections import Layout, Rejected
-from offcut.base import Kernel, Stage
+from offcut.base import Kernel, Stage, Stats
 from offcut.errors import SettingsError
 from offcut.models.data import Observed
-from offcut.models.prior import Theta
+from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.types import KeyArray, Points
 from offcut.samplers.algorithm2 import AugmentedSampler, State
-from offcut.samplers.conjugacy import Match, NoMatch, match
+from offcut.samplers.conjugacy import Centre, NoMatch
+from offcut.samplers.conjugacy.match import find_conjugate
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,7 @@ class Conjugate(Kernel):
     ========================================  ==================================================
     """
 
-    draws_exactly: ClassVar[bool] = True
-
-
-def find_conjugate(model: RejectionModel, covariates: tuple) -> Match | NoMatch:
-    """The conjugate update of an identified model, looked for once."""
-    return model.programs.kept("conjugate", lambda: match(model, covariates))
+    kind: ClassVar[str] = "conjugate"
 
 
 class ConjugateSampler(AugmentedSampler):
@@ -78,21 +76,21 @@ class ConjugateSampler(AugmentedSampler):
         self.match = found
         self.kernel_name = f"Conjugate({found.description})"
 
-    def start(self, key: jax.Array, data: Observed, budget: int) -> State:
+    def start(self, key: KeyArray, data: Observed, budget: int) -> State:
         """As in Algorithm 2, and the centre of the data."""
         state = super().start(key, data, budget)
         points = jax.tree.map(lambda a: np.asarray(a[: self.layout.n]), self._true(data.points))
         return state._replace(tuning=jnp.asarray(self.match.centre(points), float))
 
-    def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
+    def stationary(self, key: KeyArray, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
         state = super().stationary(key, theta, data, rejected)
         shape = jax.eval_shape(lambda: jnp.asarray(self.match.centre(self._example(data)), float))
         return state._replace(tuning=jnp.zeros(shape.shape))
 
     def move(
-        self, key: jax.Array, drawn: State, stage: Stage, data: Observed
-    ) -> tuple[jax.Array, Any, dict[str, jax.Array], jax.Array]:
+        self, key: KeyArray, drawn: State, stage: Stage, data: Observed
+    ) -> tuple[Position, Centre, Stats, Bool[Array, ""]]:
         """Sums over X and Y, and a draw; both must be finite."""
         centre = drawn.tuning
         sums = sum_statistics(
@@ -108,9 +106,10 @@ class ConjugateSampler(AugmentedSampler):
         finite = [jnp.all(jnp.isfinite(part)) for part in jax.tree.leaves((sums, position))]
         return position, centre, {}, jnp.all(jnp.stack(finite))
 
-    def _true(self, points: Any) -> Any:
+    def _true(self, points: Points) -> Points:
         """What the base has drawn: true values where there is measurement error."""
+        assert self.model.source is not None  # or there would be no match
         return self.model.source.true(points)
 
-    def _example(self, data: Observed) -> Any:
+    def _example(self, data: Observed) -> Points:
         return jax.tree.map(lambda a: np.ones(a.shape), self._true(data.points))

@@ -1,4 +1,13 @@
-"""``offcut.Direct``: NUTS on p(theta | X), where the mass of the window has a closed form.
+"""``method="direct"``: theta moves on p(theta | X), where the mass of the window has a closed form.
+
+Where that mass, Z(theta), is known, the honest thing is to use it; no rejections are drawn:
+
+    log p(X | theta) = sum_i log q(x_i | theta) - n log Z(theta).
+
+That is so for models made by ``offcut.truncated`` with single numbers as observations, a window
+made of ``offcut.regions`` (intervals, their unions and complements) and a base of a family whose
+tails are here (``TAILS``). Never chosen by itself; the summary of a slow run recommends it where it
+applies.
 
 log Z(theta) is the mass of a window made of intervals. Each family gives log F(x) and
 log(1 - F(x)), both accurate in their far tails. Between a and b
@@ -17,58 +26,35 @@ float, is -inf with gradient 0, and does not touch what the others say.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import log_ndtr, logsumexp
+from jaxtyping import Array, Float, PyTree
 
 from offcut.augmentation.acceptance import not_finite
-from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
+from offcut.augmentation.impute import Imputed
 from offcut.augmentation.joint import log_joint
 from offcut.augmentation.rejections import Layout
-from offcut.base import BROKEN, OK, Info, Stage
+from offcut.base import BROKEN, OK, Info, Kernel, LogDensity, Stage
 from offcut.errors import SettingsError, StartError
-from offcut.kernels.nuts import NUTS
-from offcut.kernels.tuning import Tuning
 from offcut.models.data import Observed, point_like
 from offcut.models.filtered import Truncated
-from offcut.models.prior import Theta
+from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.log1mexp import log1mexp
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray, Point
 from offcut.regions.line import intervals
 from offcut.regions.region import Region
-from offcut.samplers.algorithm2 import ModelSampler
+from offcut.samplers.algorithm2 import Evidence, ModelSampler, Move
 from offcut.samplers.start import climb_to_start, shake_start
 
-
-@dataclass(frozen=True)
-class Direct(NUTS):
-    """No-U-Turn sampler on the exact likelihood; no rejections are drawn.
-
-    Where the mass of the window, Z(theta), has a closed form, the honest thing is to use it:
-
-        log p(X | theta) = sum_i log q(x_i | theta) - n log Z(theta).
-
-    That is so for models made by ``offcut.truncated`` with single numbers as observations, a
-    window made of ``offcut.regions`` (intervals, their unions and complements) and a base among
-    ``Normal``, ``LogNormal``, ``Exponential``, ``Weibull``, ``Logistic``, ``Laplace`` and
-    ``Pareto``. Never chosen by itself; the summary of a slow run recommends it where it applies.
-
-    Parameters
-    ----------
-    step_size, target_acceptance, max_doublings
-        As in ``NUTS``.
-    """
-
-    route: ClassVar[str] = "direct"
-
-
-Tails = tuple[jax.Array, jax.Array, jax.Array]  # log F, log S, log density
+Scalar = Float[Array, ""]
+Tails = tuple[Scalar, Scalar, Scalar]  # log F, log S, log density
 LOG_HALF = float(np.log(0.5))
 LOG_ROOT_TAU = float(0.5 * np.log(2 * np.pi))
 #: Standard scores beyond this are cut off there: their squares would overflow.
@@ -78,7 +64,7 @@ FARTHEST = 1e100
 NARROW = 1e-8
 
 
-def _normal(base: Any, x: Any) -> Tails:
+def _normal(base: dist.Distribution, x: float | Scalar) -> Tails:
     z = jnp.clip((x - base.loc) / base.scale, -FARTHEST, FARTHEST)
     density = -0.5 * z**2 - jnp.log(base.scale) - LOG_ROOT_TAU
     return _log_ndtr(z), _log_ndtr(-z), density
@@ -105,24 +91,24 @@ def _log_ndtr_jvp(primals: tuple, tangents: tuple) -> tuple:
     return value, jnp.where(far, -far_z - 1.0 / far_z, near) * dz
 
 
-def _log_normal(base: Any, x: Any) -> Tails:
-    def tails(x: Any) -> Tails:
+def _log_normal(base: dist.Distribution, x: float) -> Tails:
+    def tails(x: float) -> Tails:
         log_f, log_s, density = _normal(base, jnp.log(x))
         return log_f, log_s, density - jnp.log(x)
 
     return _positive(x, tails)
 
 
-def _exponential(base: Any, x: Any) -> Tails:
-    def tails(x: Any) -> Tails:
+def _exponential(base: dist.Distribution, x: float) -> Tails:
+    def tails(x: float) -> Tails:
         log_s = -base.rate * x
         return log1mexp(log_s), log_s, jnp.log(base.rate) + log_s
 
     return _positive(x, tails)
 
 
-def _weibull(base: Any, x: Any) -> Tails:
-    def tails(x: Any) -> Tails:
+def _weibull(base: dist.Distribution, x: float) -> Tails:
+    def tails(x: float) -> Tails:
         k = base.concentration
         log_ratio = jnp.log(x) - jnp.log(base.scale)
         # Where the power overflows nothing is left, whatever theta is nearby.
@@ -134,7 +120,7 @@ def _weibull(base: Any, x: Any) -> Tails:
     return _positive(x, tails)
 
 
-def _pareto(base: Any, x: Any) -> Tails:
+def _pareto(base: dist.Distribution, x: float) -> Tails:
     above = x > base.scale
     safe = jnp.where(above, x, 2 * base.scale)
     log_s = -base.alpha * jnp.log(safe / base.scale)
@@ -145,13 +131,13 @@ def _pareto(base: Any, x: Any) -> Tails:
     )
 
 
-def _logistic(base: Any, x: Any) -> Tails:
+def _logistic(base: dist.Distribution, x: float) -> Tails:
     z = (x - base.loc) / base.scale
     log_f, log_s = jax.nn.log_sigmoid(z), jax.nn.log_sigmoid(-z)
     return log_f, log_s, log_f + log_s - jnp.log(base.scale)
 
 
-def _laplace(base: Any, x: Any) -> Tails:
+def _laplace(base: dist.Distribution, x: float) -> Tails:
     z = (x - base.loc) / base.scale
     small = LOG_HALF - jnp.abs(z)
     return (
@@ -161,7 +147,7 @@ def _laplace(base: Any, x: Any) -> Tails:
     )
 
 
-def _positive(x: Any, tails: Callable[[Any], Tails]) -> Tails:
+def _positive(x: float, tails: Callable[[float], Tails]) -> Tails:
     """Tails of a family on the positive numbers, at a number that may be none."""
     if x <= 0:  # ends of intervals are plain numbers
         return jnp.array(-jnp.inf), jnp.array(0.0), jnp.array(-jnp.inf)
@@ -169,7 +155,7 @@ def _positive(x: Any, tails: Callable[[Any], Tails]) -> Tails:
 
 
 #: Only these very classes: a subclass may have another distribution.
-TAILS: dict[type, Callable[[Any, Any], Tails]] = {
+TAILS: dict[type, Callable[[dist.Distribution, float], Tails]] = {
     dist.Exponential: _exponential,
     dist.Laplace: _laplace,
     dist.Logistic: _logistic,
@@ -194,7 +180,12 @@ def log_mass(base: dist.Distribution, intervals: list[tuple[float, float]]) -> j
     return jnp.where(some, logsumexp(jnp.where(some, pieces, 0.0)), -jnp.inf)
 
 
-def _log_between(base: Any, tails: Any, low: float, high: float) -> jax.Array:
+def _log_between(
+    base: dist.Distribution,
+    tails: Callable[[dist.Distribution, float], Tails],
+    low: float,
+    high: float,
+) -> Scalar:
     if not low < high:
         return jnp.array(-jnp.inf)
     if np.isneginf(low) and np.isposinf(high):
@@ -225,10 +216,10 @@ def _or_nothing(value: jax.Array) -> jax.Array:
 class State(NamedTuple):
     """theta unconstrained, what warm-up has learnt, and what stands for hidden data."""
 
-    position: jax.Array
+    position: Position
     exact: Theta  # always empty; samplers of models have it
-    tuning: Tuning
-    imputed: Any
+    tuning: PyTree  # a Tuning, or whatever else the kernel keeps
+    imputed: Imputed | None
 
 
 def why_not_direct(model: RejectionModel, covariates: tuple) -> str | None:
@@ -260,24 +251,25 @@ def why_not_direct(model: RejectionModel, covariates: tuple) -> str | None:
     return None
 
 
-class DirectSampler(ModelSampler):
-    """NUTS on the exact posterior."""
+class DirectSampler(ModelSampler[State]):
+    """A kernel on the exact posterior."""
 
+    method = "direct"
     draws_rejections = False
 
     def __init__(
-        self, model: RejectionModel, layout: Layout, kernel: Direct, covariates: tuple
+        self, model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple
     ) -> None:
         reason = why_not_direct(model, covariates)
         if reason is not None:
-            raise SettingsError(f"Direct() does not fit this model: {reason}")
+            raise SettingsError(f"method='direct' does not fit this model: {reason}")
         super().__init__(model, layout, kernel)
         assert isinstance(model, Truncated)
         self._base = model.base
-        self._intervals = intervals(model.inside) or []
+        self._intervals = intervals(model.inside) or []  # type: ignore[arg-type]
         self._log_joint = log_joint(model, layout)
 
-    def start(self, key: jax.Array, data: Observed, budget: int) -> State:
+    def start(self, key: KeyArray, data: Observed, budget: int) -> State:
         """Near the mode of the density that forgets the window."""
         position, exact = climb_to_start(self.model, self.layout, key, data)
         log_density = self._log_density(data)
@@ -289,42 +281,43 @@ class DirectSampler(ModelSampler):
             raise StartError(
                 f"the posterior density is {log_density(shaken)} at the start theta="
                 f"{shown(self.model.prior.constrain(shaken, exact))}, where all data are possible: "
-                "has the window no mass there? kernel=offcut.NUTS() does not need it"
+                "has the window no mass there? method='augment' does not need it"
             )
-        imputed = first_imputed(data)
         theta = self.model.prior.constrain(shaken, exact)
-        refuse_impossible_zones(self.model, key, theta, data, imputed)
         tuning = self.kernel.first_tuning(self.layout.n, shaken.shape[0])
-        return State(shaken, exact, tuning, imputed)
+        return State(shaken, exact, tuning, self.first_hidden(key, theta, data))
 
-    def step(
-        self, key: jax.Array, state: State, stage: Stage, data: Observed
-    ) -> tuple[State, Info]:
-        """One NUTS transition, after a draw of what is hidden."""
+    def moves(self, key: KeyArray, state: State) -> list[tuple[KeyArray, Move]]:
+        """theta."""
         key_move, key_hidden = jax.random.split(key)
-        state, data, imputing = self.complete(key_hidden, state, data)
+        hidden = [] if state.imputed is None else [(key_hidden, self.impute)]
+        return [*hidden, (key_move, self.given)]
+
+    def given(
+        self, key: KeyArray, state: State, stage: Stage, data: Observed
+    ) -> tuple[State, Info]:
+        """theta | X, with log Z in the density."""
         position, tuning, stats, sound = self.kernel_step(
-            key_move, state.position, self._log_density(data), state.tuning, stage
+            key, state.position, self._log_density(data), state.tuning, stage
         )
         stats = {name: value for name, value in stats.items() if value.ndim == 0}
-        status = jnp.where(sound, OK, BROKEN)
-        moved = state._replace(position=position, tuning=tuning)
-        stats = {"rejected": jnp.int32(0), **imputing, **stats}
-        return moved, Info(stats, status.astype(jnp.int32), None)
+        stats["rejected"] = jnp.int32(0)
+        status = jnp.where(sound, OK, BROKEN).astype(jnp.int32)
+        return state._replace(position=position, tuning=tuning), Info(stats, status, {})
 
-    def explain(self, state: State, evidence: Any) -> Exception:
+    def explain(self, state: State, evidence: Evidence) -> Exception:
         """The density is not finite where the chain stands."""
         theta = self.model.prior.constrain(state.position, state.exact)
         return not_finite(theta, "the log density of the data in their window")
 
-    def _log_density(self, data: Observed) -> Callable[[jax.Array], jax.Array]:
+    def _log_density(self, data: Observed) -> LogDensity:
         prior, n = self.model.prior, self.layout.n
         log_base = self._log_base(data)
 
-        def log_z(theta: Theta, *covariate: Any) -> jax.Array:
+        def log_z(theta: Theta, *covariate: Point) -> Scalar:
             return log_mass(self._base(theta, *covariate), self._intervals)
 
-        def log_density(position: jax.Array) -> jax.Array:
+        def log_density(position: Position) -> Scalar:
             theta = prior.constrain(position, {})
             if data.covariates:
                 rows = jax.tree.map(lambda a: a[:n], data.covariates)
@@ -339,11 +332,11 @@ class DirectSampler(ModelSampler):
 
         return log_density
 
-    def _log_base(self, data: Observed) -> Callable[[Theta], jax.Array]:
+    def _log_base(self, data: Observed) -> Callable[[Theta], Scalar]:
         """sum_i log q(x_i), from sums over the data where the family has them."""
         n = self.layout.n
 
-        def one_by_one(theta: Theta) -> jax.Array:
+        def one_by_one(theta: Theta) -> Scalar:
             return self._log_joint(theta, data, None)
 
         if data.covariates:
@@ -356,12 +349,12 @@ class DirectSampler(ModelSampler):
         log_mean, total_log = jnp.mean(log_x), jnp.sum(log_x)
         log_squares = jnp.sum((log_x - log_mean) ** 2)
 
-        def normal(base: Any, mean: jax.Array, squares: jax.Array) -> jax.Array:
+        def normal(base: dist.Distribution, mean: Scalar, squares: Scalar) -> Scalar:
             spread = squares + n * (mean - base.loc) ** 2
             constant = jnp.log(base.scale) + 0.5 * jnp.log(2 * jnp.pi)
             return -0.5 * spread / base.scale**2 - n * constant
 
-        def of_sums(theta: Theta) -> jax.Array:
+        def of_sums(theta: Theta) -> Scalar:
             base = self._base(theta)
             if type(base) is dist.Normal:
                 return normal(base, mean, squares)

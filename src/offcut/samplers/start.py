@@ -11,33 +11,39 @@ possible. A kernel cannot leave a place of density zero, so none is handed to it
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation.acceptance import inspect_observations, refuse_broken
 from offcut.augmentation.algorithm1 import PATIENCE, Run, run_algorithm_1
 from offcut.augmentation.rejections import Layout, Rejected, empty_rejected
 from offcut.errors import StartError
 from offcut.models.data import Observed
-from offcut.models.prior import Theta
+from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray
 
 CANDIDATES = 16
 ROUNDS = 64  # of candidates, until there is one where all data are possible
 CLIMB_STEPS = 200
 CLIMB_ROWS = 2048  # at most this many observations are used for the climb
 MOST_ROWS = 2**62  # more observations than there can be
+#: A score of a place: its log density, or how many observations are impossible there.
+Score = Callable[[Position, Theta], Array]
 SHAKES = (0.3, 0.1, 0.03, 0.0)
 TRIES = 8  # of each shake, until one leaves all data possible
 
 
 def find_start(
-    model: RejectionModel, layout: Layout, key: jax.Array, data: Observed, budget: int
+    model: RejectionModel, layout: Layout, key: KeyArray, data: Observed, budget: int
 ) -> tuple[Theta, Rejected]:
     """A theta and a first Y with |Y| <= budget."""
     key_climb, key_shake, key_run = jax.random.split(key, 3)
@@ -50,22 +56,21 @@ def find_start(
         if shaken is None:
             continue
         theta = model.prior.constrain(shaken, exact)
-        accepted, rejected = first_rejections(
-            model, layout, jax.random.fold_in(key_run, attempt), theta, data, limit
-        )
+        runs = FirstRuns(model, layout, theta, data, limit)
+        accepted, rejected = runs.rejections(jax.random.fold_in(key_run, attempt))
         if rejected is not None:
             return theta, rejected
     if limit < PATIENCE:  # would more room have been enough?
         limit = PATIENCE
-        accepted, needed = first_count(model, layout, key_run, theta, data, limit)
+        accepted, needed = FirstRuns(model, layout, theta, data, limit).count(key_run)
         if needed is not None:
             raise _too_small(theta, needed, budget)
     raise _nothing_accepted(theta, accepted, limit, layout)
 
 
 def climb_to_start(
-    model: RejectionModel, layout: Layout, key: jax.Array, data: Observed
-) -> tuple[jax.Array, Theta]:
+    model: RejectionModel, layout: Layout, key: KeyArray, data: Observed
+) -> tuple[Position, Theta]:
     """The best of some candidates on the naive density, as (position, exact), or an error."""
     program = model.compiled(("climb", layout), _climb(model, layout))
     position, exact, score, prior_ok = program(key, data)
@@ -81,12 +86,12 @@ def climb_to_start(
 def shake_start(
     model: RejectionModel,
     layout: Layout,
-    key: jax.Array,
-    position: jax.Array,
+    key: KeyArray,
+    position: Position,
     exact: Theta,
     data: Observed,
     shake: float,
-) -> jax.Array | None:
+) -> Position | None:
     """The position with noise on it, where all data are still possible; None if none was found."""
     if not shake:
         return position
@@ -99,11 +104,11 @@ def shake_start(
 
 
 def is_possible(
-    model: RejectionModel, layout: Layout, position: jax.Array, exact: Theta, data: Observed
+    model: RejectionModel, layout: Layout, position: Position, exact: Theta, data: Observed
 ) -> bool:
     """Whether the prior and the likelihood of every observation are finite there."""
 
-    def possible(position: jax.Array, exact: Theta, data: Observed) -> jax.Array:
+    def possible(position: Position, exact: Theta, data: Observed) -> Bool[Array, ""]:
         theta = model.prior.constrain(position, exact)
         rows = (None, 0, *[0] * len(data.covariates))
         log_accept = jax.vmap(model.inside_at, rows)(theta, data.points, *data.covariates)
@@ -116,101 +121,97 @@ def is_possible(
     return bool(model.compiled(("possible start", layout), possible)(position, exact, data))
 
 
-def _possible_rows(model: RejectionModel, theta: Theta, data: Observed) -> jax.Array:
+def _possible_rows(model: RejectionModel, theta: Theta, data: Observed) -> Bool[Array, " rows"]:
     """Which observations have a finite density."""
-    terms = jax.vmap(model.log_observed, (None, 0, *[0] * len(data.covariates)))(
-        theta, data.points, *data.covariates
-    )
-    return jnp.isfinite(terms)
+    rows = (None, 0, *[0] * len(data.covariates))
+    return jnp.isfinite(jax.vmap(model.log_observed, rows)(theta, data.points, *data.covariates))
 
 
-def first_rejections(
-    model: RejectionModel,
-    layout: Layout,
-    key: jax.Array,
-    theta: Theta,
-    data: Observed,
-    limit: int,
-    attempts: int = 20,
-) -> tuple[int, Rejected | None]:
-    """Algorithm 1 from the host, the buffer growing as needed; a few attempts to meet the limit.
+@dataclass(frozen=True)
+class FirstRuns:
+    """Algorithm 1 from the host, at one theta, with at most ``limit`` rejections."""
 
-    Returns how many were accepted in the last attempt, and Y (None where every attempt failed).
-    """
-    capacity = layout.capacity(2 * layout.n)
-    accepted = 0
-    for attempt in range(attempts):
-        own_key = jax.random.fold_in(key, attempt)
-        run = _run_from_host(model, layout, own_key, theta, data, limit, capacity)
+    model: RejectionModel
+    layout: Layout
+    theta: Theta
+    data: Observed
+    limit: int
+
+    def rejections(self, key: KeyArray, attempts: int = 20) -> tuple[int, Rejected | None]:
+        """Y, the buffer growing as needed; a few attempts to meet the limit.
+
+        Returns how many were accepted in the last attempt, and Y (None where every attempt failed).
+        """
+        layout, limit = self.layout, self.limit
+        capacity = layout.capacity(2 * layout.n)
+        accepted = 0
+        for attempt in range(attempts):
+            own_key = jax.random.fold_in(key, attempt)
+            run = self._run(own_key, capacity)
+            count = int(run.rejected.count)
+            if capacity < count <= limit:
+                # Each capacity is compiled anew, so count first and then make room once.
+                accepted, needed = self.count(own_key)
+                count = limit + 1 if needed is None else needed
+                if needed is not None:
+                    capacity = layout.capacity(2 ** int(np.ceil(np.log2(needed))))
+                    run = self._run(own_key, capacity)
+            else:
+                accepted = int(run.accepted)
+            if count <= limit:
+                return accepted, run.rejected
+            if accepted * 20 * attempts < layout.n:  # hopeless: do not try twenty times
+                break
+        return accepted, None
+
+    def count(self, key: KeyArray) -> tuple[int, int | None]:
+        """How many are accepted, and |Y| (None where it exceeds the limit); Y is not kept."""
+        run = self._run(key, self.layout.chunk, store=False)
         count = int(run.rejected.count)
-        if capacity < count <= limit:
-            # Each capacity is compiled anew, so count first and then make room once.
-            accepted, needed = first_count(model, layout, own_key, theta, data, limit)
-            count = limit + 1 if needed is None else needed
-            if needed is not None:
-                capacity = layout.capacity(2 ** int(np.ceil(np.log2(needed))))
-                run = _run_from_host(model, layout, own_key, theta, data, limit, capacity)
-        else:
-            accepted = int(run.accepted)
-        if count <= limit:
-            return accepted, run.rejected
-        if accepted * 20 * attempts < layout.n:  # hopeless: do not try twenty times
-            break
-    return accepted, None
+        return int(run.accepted), count if count <= self.limit else None
+
+    def _run(self, key: KeyArray, capacity: int, store: bool = True) -> Run:
+        """One compiled run; an error where log_accept exceeds 0 or is NaN."""
+        model, layout = self.model, self.layout
+
+        def run(
+            key: KeyArray, theta: Theta, data: Observed, buffer: Rejected, limit: Int[Array, ""]
+        ) -> Run:
+            return run_algorithm_1(model, layout, key, theta, data, buffer, limit, store=store)
+
+        program = model.compiled(("run", layout, store), run)
+        like = jax.tree.map(lambda a: a[0], self.data.points)
+        buffer = empty_rejected(layout, like, capacity)
+        done = program(key, self.theta, self.data, buffer, jnp.int32(self.limit))
+        refuse_broken(model, self.theta, done.worst)
+        return done
 
 
-def first_count(
-    model: RejectionModel, layout: Layout, key: jax.Array, theta: Theta, data: Observed, limit: int
-) -> tuple[int, int | None]:
-    """How many Algorithm 1 accepts, and |Y| (None where it exceeds the limit); Y is not kept."""
-    run = _run_from_host(model, layout, key, theta, data, limit, layout.chunk, store=False)
-    count = int(run.rejected.count)
-    return int(run.accepted), count if count <= limit else None
-
-
-def _run_from_host(
-    model: RejectionModel,
-    layout: Layout,
-    key: jax.Array,
-    theta: Theta,
-    data: Observed,
-    limit: int,
-    capacity: int,
-    store: bool = True,
-) -> Run:
-    """One compiled run of Algorithm 1; an error where log_accept exceeds 0 or is NaN."""
-
-    def run(key: Any, theta: Theta, data: Observed, buffer: Rejected, limit: Any) -> Run:
-        return run_algorithm_1(model, layout, key, theta, data, buffer, limit, store=store)
-
-    program = model.compiled(("run", layout, store), run)
-    like = jax.tree.map(lambda a: a[0], data.points)
-    buffer = empty_rejected(layout, like, capacity)
-    done = program(key, theta, data, buffer, jnp.int32(limit))
-    refuse_broken(model, theta, done.worst)
-    return done
-
-
-def _climb(model: RejectionModel, layout: Layout) -> Any:
+def _climb(
+    model: RejectionModel, layout: Layout
+) -> Callable[[KeyArray, Observed], tuple[Position, Theta, Float[Array, ""], Bool[Array, ""]]]:
     """Compiled search: best of a few candidates, then Adam on the naive density."""
     prior = model.prior
     rows = np.unique(np.linspace(0, layout.n - 1, min(layout.n, CLIMB_ROWS)).astype(int))
     weight = layout.n / rows.size
 
-    def climb(key: jax.Array, data: Observed) -> tuple:
+    def climb(
+        key: KeyArray, data: Observed
+    ) -> tuple[Position, Theta, Float[Array, ""], Bool[Array, ""]]:
         points, covariates = jax.tree.map(lambda a: a[rows], (data.points, data.covariates))
 
-        def naive(position: jax.Array, exact: Theta) -> jax.Array:
+        def naive(position: Position, exact: Theta) -> Float[Array, ""]:
             theta = prior.constrain(position, exact)
             terms = jax.vmap(model.log_observed, (None, 0, *[0] * len(covariates)))(
                 theta, points, *covariates
             )
             return prior.log_density(position, exact) + weight * jnp.sum(terms)
 
-        def impossible(position: jax.Array, exact: Theta) -> jax.Array:
+        def impossible(position: Position, exact: Theta) -> Int[Array, ""]:
             return jnp.sum(~_possible_rows(model, prior.constrain(position, exact), data))
 
-        position, exact, score, prior_ok, spread = _best_candidate(model, key, naive, impossible)
+        found = _best_candidate(model, key, naive, impossible)
+        position, exact, score, prior_ok = found.position, found.exact, found.score, found.prior_ok
         if not prior.size:
             return position, exact, score, prior_ok
 
@@ -226,7 +227,8 @@ def _climb(model: RejectionModel, layout: Layout) -> Any:
             usable = jnp.all(jnp.isfinite(gradient))
             update, state = optimiser.update(jnp.where(usable, -gradient, 0.0), state)
             # From where the density is zero no gradient leads back.
-            position = jnp.where(jnp.isfinite(score), position + spread * update, best_position)
+            further = position + found.spread * update
+            position = jnp.where(jnp.isfinite(score), further, best_position)
             return position, state, best_position, best_score
 
         carry = (position, optimiser.init(position), position, score)
@@ -252,16 +254,18 @@ def _climb(model: RejectionModel, layout: Layout) -> Any:
 class _Search(NamedTuple):
     """The best candidate so far; ``score`` is -inf where some observations are impossible."""
 
-    turn: jax.Array
-    position: jax.Array
+    turn: Int[Array, ""]
+    position: Position
     exact: Theta
-    score: jax.Array
-    impossible: jax.Array  # so many of the observations are
-    prior_ok: jax.Array
-    spread: jax.Array
+    score: Float[Array, ""]
+    impossible: Int[Array, ""]  # so many of the observations are
+    prior_ok: Bool[Array, ""]
+    spread: Position
 
 
-def _best_candidate(model: RejectionModel, key: jax.Array, naive: Any, impossible: Any) -> tuple:
+def _best_candidate(
+    model: RejectionModel, key: KeyArray, naive: Score, impossible: Score
+) -> _Search:
     """The candidate with the largest naive density; if all are impossible, more of them.
 
     Half of the candidates are draws from the prior, half uniform in a box of unconstrained space.
@@ -270,7 +274,7 @@ def _best_candidate(model: RejectionModel, key: jax.Array, naive: Any, impossibl
     """
     prior = model.prior
 
-    def candidate(key: jax.Array, index: jax.Array, so_far: _Search) -> tuple:
+    def candidate(key: KeyArray, index: Int[Array, ""], so_far: _Search) -> tuple[Position, Theta]:
         key_prior, key_box = jax.random.split(key)
         position, exact = prior.split(prior.sample(key_prior))
         box = jax.random.uniform(key_box, position.shape, minval=-2.0, maxval=2.0)
@@ -317,16 +321,15 @@ def _best_candidate(model: RejectionModel, key: jax.Array, naive: Any, impossibl
         jnp.array(False),
         jnp.ones(position.shape),
     )
-    found = jax.lax.while_loop(
+    return jax.lax.while_loop(
         lambda search: (search.turn < ROUNDS) & ~jnp.isfinite(search.score), one_round, first
     )
-    return found.position, found.exact, found.score, found.prior_ok, found.spread
 
 
 def _no_support(
     model: RejectionModel,
     layout: Layout,
-    position: jax.Array,
+    position: Position,
     exact: Theta,
     data: Observed,
     prior_ok: bool,

@@ -24,14 +24,15 @@ estimate it would change the target.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation.acceptance import (
+    Worst,
     broken_promise,
     is_broken,
     merge_worst,
@@ -39,19 +40,25 @@ from offcut.augmentation.acceptance import (
     not_finite,
 )
 from offcut.augmentation.algorithm1 import run_algorithm_1, run_per_observation, run_shared
-from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
+from offcut.augmentation.impute import Imputed, first_imputed
 from offcut.augmentation.joint import log_unnormalised
 from offcut.augmentation.rejections import Layout, Rejected, empty_rejected, settle
-from offcut.base import BROKEN, FULL, MOST_REJECTED, OK, Info, Stage
+from offcut.base import BROKEN, FULL, MOST_REJECTED, OK, Info, Kernel, Stage
 from offcut.errors import SettingsError
-from offcut.kernels.base import WalkKernel, check_positive, check_target
-from offcut.kernels.random_walk import walk
-from offcut.kernels.tuning import Tuning, tuned
+from offcut.kernels.tuning import Tuning, target_of, tuned
+from offcut.methods import MethodSettings, PseudoMarginal
 from offcut.models.data import Observed, pad_rows
-from offcut.models.prior import Theta
+from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
-from offcut.samplers.algorithm2 import ModelSampler
+from offcut.numerics.types import KeyArray
+from offcut.samplers.algorithm2 import Evidence, ModelSampler, Move
 from offcut.samplers.start import find_start
+
+Scalar = Float[Array, ""]
+Count = Int[Array, ""]
+Flag = Bool[Array, ""]
+#: A number that nobody reads, or log estimate and r.
+Estimate = Float[Array, ""] | Float[Array, "2"]
 
 
 class State(NamedTuple):
@@ -61,41 +68,41 @@ class State(NamedTuple):
     which doubles it and runs the step again: without a budget a proposed theta may need any number.
     """
 
-    position: jax.Array
+    position: Position
     exact: Theta
-    log_estimate: jax.Array
-    rejected: jax.Array
+    log_estimate: Estimate
+    rejected: Count
     tuning: Tuning
-    patience: jax.Array
-    imputed: Any = None  # values of what is hidden in the data
+    patience: Count
+    imputed: Imputed | None = None
 
 
 class Sound(NamedTuple):
     """Whether the densities that a ratio is made of are finite, at theta and at the new one."""
 
-    here: jax.Array
-    there: jax.Array
+    here: Flag
+    there: Flag
 
 
-class WalkSampler(ModelSampler):
+class WalkSampler(ModelSampler[State]):
     """What exchange and pseudo-marginal share: a random walk judged by fresh simulations.
 
     Exact updates of blocks of theta draw from p(theta1 | X, theta2), which a budget would tilt by
-    an intractable factor; such models need a kernel that keeps Y.
+    an intractable factor; such models need a route that keeps Y.
     """
 
     smallest_scale = 0.0
 
-    def __init__(self, model: RejectionModel, layout: Layout, kernel: Any) -> None:
+    def __init__(self, model: RejectionModel, layout: Layout, kernel: Kernel) -> None:
         if model.exact_updates:
             raise SettingsError(
-                f"{type(kernel).__name__} cannot be combined with exact_updates: under a budget "
-                "the pair (theta1, Y) must be redrawn together; use NUTS, HMC or RandomWalk"
+                f"method={self.method!r} cannot be combined with exact_updates: under a budget "
+                "the pair (theta1, Y) must be redrawn together; use method='augment'"
             )
         super().__init__(model, layout, kernel)
         self._log_f = log_unnormalised(model, layout)
 
-    def start(self, key: jax.Array, data: Observed, budget: int) -> State:
+    def start(self, key: KeyArray, data: Observed, budget: int) -> State:
         """A place where the model accepts."""
         key_start, key_estimate = jax.random.split(key)
         theta, rejected = find_start(self.model, self.layout, key_start, data, budget)
@@ -103,12 +110,11 @@ class WalkSampler(ModelSampler):
         points = self.layout.n + int(rejected.count)
         tuning = self.kernel.first_tuning(points, position.shape[0])
         estimate = self.first_estimate(key_estimate, theta, data, int(rejected.count))
-        imputed = first_imputed(data)
-        refuse_impossible_zones(self.model, key, theta, data, imputed)
+        imputed = self.first_hidden(key, theta, data)
         patience = jnp.int32(points)
         return State(position, exact, estimate, rejected.count, tuning, patience, imputed)
 
-    def stationary(self, key: jax.Array, theta: Theta, data: Observed, rejected: Rejected) -> State:
+    def stationary(self, key: KeyArray, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
         position, exact = self.model.prior.split(theta)
         tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
@@ -117,45 +123,49 @@ class WalkSampler(ModelSampler):
         imputed = first_imputed(data)
         return State(position, exact, estimate, rejected.count, tuning, patience, imputed)
 
-    def stationary_estimate(self, key: jax.Array, theta: Theta, data: Observed) -> jax.Array:
+    def stationary_estimate(self, key: KeyArray, theta: Theta, data: Observed) -> Estimate:
         """What travels with a position at stationarity."""
         return jnp.zeros(())
 
     def first_estimate(
-        self, key: jax.Array, theta: Theta, data: Observed, rejected: int
-    ) -> jax.Array:
+        self, key: KeyArray, theta: Theta, data: Observed, rejected: int
+    ) -> Estimate:
         """What travels with the first position."""
         return jnp.zeros(())
 
     def log_ratio(
         self,
-        key: jax.Array,
+        key: KeyArray,
         theta: Theta,
         new_theta: Theta,
-        log_f: tuple[jax.Array, jax.Array],
+        log_f: tuple[Scalar, Scalar],
         state: State,
         stage: Stage,
-        data: Any,
-    ) -> tuple:
+        data: Observed,
+    ) -> tuple[Scalar, Estimate, Count, Worst, Flag, Sound]:
         """Log acceptance ratio without the prior, new estimate, |Y'|, worst log a, whether
         patience ran out, and what is sound. ``log_f`` is that of the data, at theta and at theta'.
         """
         raise NotImplementedError
 
-    def empty_buffer(self, data: Observed) -> Any:
+    def empty_buffer(self, data: Observed) -> Rejected:
         """Runs of these samplers only count their rejections."""
         like = jax.tree.map(lambda a: a[0], data.points)
         return empty_rejected(self.layout, like, self.layout.chunk)
 
-    def step(
-        self, key: jax.Array, state: State, stage: Stage, data: Observed
+    def moves(self, key: KeyArray, state: State) -> list[tuple[KeyArray, Move]]:
+        """theta, and with exchange |Y|."""
+        # Its own fold: models with nothing hidden keep their bits.
+        hidden = [] if state.imputed is None else [(jax.random.fold_in(key, 3), self.impute)]
+        return [*hidden, (key, self.metropolis)]
+
+    def metropolis(
+        self, key: KeyArray, state: State, stage: Stage, data: Observed
     ) -> tuple[State, Info]:
-        """Propose, simulate, decide."""
+        """theta, by a fresh run at theta': propose, simulate, decide."""
         prior = self.model.prior
         key_walk, key_simulate, key_accept = jax.random.split(key, 3)
-        # Its own fold: models with nothing hidden keep their bits.
-        state, data, imputing = self.complete(jax.random.fold_in(key, 3), state, data)
-        position = walk(key_walk, state.position, state.tuning)
+        position = self.kernel.propose(key_walk, state.position, state.tuning)
         theta = prior.constrain(state.position, state.exact)
         new_theta = prior.constrain(position, state.exact)
         log_f = (
@@ -179,7 +189,7 @@ class WalkSampler(ModelSampler):
         moved = state._replace(position=position, log_estimate=estimate, rejected=rejected)
         new = settle(accepted, moved, state)
         if self.adapts:
-            target = self.kernel.target_acceptance
+            target = target_of(self.kernel)
             # A refusal by the budget says nothing about the scale where no step is small enough;
             # but far out, where data and prior alone would refuse, it is the step's own fault.
             unfiltered = log_f[1] - log_f[0] + log_prior - log_prior_here
@@ -193,10 +203,10 @@ class WalkSampler(ModelSampler):
             "accepted": accepted,
             "over_budget": over,
             "step_size": state.tuning.step_size,
-            **imputing,
         }
-        status = jnp.where(broken, BROKEN, jnp.where(full, FULL, OK))
-        return new, Info(stats, status, (theta, new_theta, worst, Sound(sound.here, there)))
+        status = jnp.where(broken, BROKEN, jnp.where(full, FULL, OK)).astype(jnp.int32)
+        evidence = {"here": theta, "there": new_theta, "worst": worst, "sound": sound.here}
+        return new, Info(stats, status, evidence)
 
     def capacity(self, state: State) -> int:
         """How many rejections one run may have."""
@@ -210,50 +220,31 @@ class WalkSampler(ModelSampler):
         """|Y| of the run that led to the current position."""
         return int(state.rejected)
 
-    def explain(self, state: State, evidence: Any) -> Exception:
+    def explain(self, state: State, evidence: Evidence) -> Exception:
         """log_accept was NaN or above 0, or numbers overflowed."""
-        theta, new_theta, worst, sound = evidence
+        here, there, worst = evidence["here"], evidence["there"], evidence["worst"]
         if is_broken(worst.log_accept):
-            return broken_promise(self.model, new_theta, worst.point, float(worst.log_accept))
-        if not sound.here:
-            return not_finite(theta, "the log density of the data")
-        return not_finite(new_theta, "the log density of pseudo-data drawn there")
-
-
-@dataclass(frozen=True)
-class Exchange(WalkKernel):
-    """Exchange sampler with normal steps in unconstrained space.
-
-    Parameters
-    ----------
-    scale : float, optional
-        Standard deviation of a step, and then not adapted.
-    target_acceptance : float
-        What warm-up steers the scale to.
-    """
-
-    scale: float | None = None
-    target_acceptance: float = 0.25
-    route: ClassVar[str] = "exchange"
-
-    def __post_init__(self) -> None:
-        check_positive("scale", self.scale)
-        check_target(self.target_acceptance)
+            return broken_promise(self.model, there, worst.point, float(worst.log_accept))
+        if not evidence["sound"]:
+            return not_finite(here, "the log density of the data")
+        return not_finite(there, "the log density of pseudo-data drawn there")
 
 
 class ExchangeSampler(WalkSampler):
     """Swap the parameters of data and pseudo-data."""
 
+    method = "exchange"
+
     def log_ratio(
         self,
-        key: jax.Array,
+        key: KeyArray,
         theta: Theta,
         new_theta: Theta,
-        log_f: tuple[jax.Array, jax.Array],
+        log_f: tuple[Scalar, Scalar],
         state: State,
         stage: Stage,
-        data: Any,
-    ) -> tuple:
+        data: Observed,
+    ) -> tuple[Scalar, Estimate, Count, Worst, Flag, Sound]:
         """Ratio of f over data and pseudo-data, swapped."""
         run = run_algorithm_1(
             self.model,
@@ -282,49 +273,31 @@ class ExchangeSampler(WalkSampler):
         return ratio, state.log_estimate, count, run.worst, full, sound
 
 
-@dataclass(frozen=True)
-class PseudoMarginal(WalkKernel):
-    """Pseudo-marginal Metropolis with normal steps in unconstrained space.
-
-    Parameters
-    ----------
-    scale : float, optional
-        Standard deviation of a step, and then not adapted.
-    acceptances : int, optional
-        r, acceptances that the estimate waits for (for each observation where they have their
-        own proposals). The default aims at unit variance of the log estimate, n^2 (1 - Z/M) in
-        all at the starting point, 2**20 at the most.
-    target_acceptance : float
-        What warm-up steers the scale to.
-    """
-
-    scale: float | None = None
-    acceptances: int | None = None
-    target_acceptance: float = 0.2
-    route: ClassVar[str] = "pseudo_marginal"
-
-    def __post_init__(self) -> None:
-        check_positive("scale", self.scale)
-        check_positive("acceptances", self.acceptances, whole=True)
-        check_target(self.target_acceptance)
-
-
 class PseudoMarginalSampler(WalkSampler):
     """The estimate travels with the position; r travels with it too, as a constant."""
 
-    def __init__(self, model: RejectionModel, layout: Layout, kernel: PseudoMarginal) -> None:
+    method = "pseudo_marginal"
+
+    def __init__(
+        self,
+        model: RejectionModel,
+        layout: Layout,
+        kernel: Kernel,
+        settings: MethodSettings | None = None,
+    ) -> None:
         super().__init__(model, layout, kernel)
+        self.method_settings: PseudoMarginal = PseudoMarginal.of(settings)
         # The noise of the estimate does not vanish with the step: without a floor, warm-up would
         # chase the target acceptance down to a step of zero.
         self.smallest_scale = 0.24 / max(model.prior.size, 1) ** 0.5
 
     def first_estimate(
-        self, key: jax.Array, theta: Theta, data: Observed, rejected: int
-    ) -> jax.Array:
+        self, key: KeyArray, theta: Theta, data: Observed, rejected: int
+    ) -> Estimate:
         """(log estimate, r): r is fixed here for the whole run."""
         n = self.layout.n
         share = rejected / (rejected + n)
-        wanted = self.kernel.acceptances
+        wanted = self.method_settings.acceptances
         if wanted is None:
             unit = n * n * share if not self.layout.has_covariates else n * share
             most = 2**20 if not self.layout.has_covariates else max(1, 2**20 // n)
@@ -333,20 +306,20 @@ class PseudoMarginalSampler(WalkSampler):
         log_estimate, _ = program(key, theta, jnp.int32(wanted), data)
         return jnp.stack([log_estimate, jnp.asarray(wanted, float)])
 
-    def stationary_estimate(self, key: jax.Array, theta: Theta, data: Observed) -> jax.Array:
+    def stationary_estimate(self, key: KeyArray, theta: Theta, data: Observed) -> Estimate:
         """At stationarity estimates are size-biased: k then comes before r + n acceptances.
 
         Multiplying the negative binomial law of k by the estimate gives that of k before r + n
         acceptances (before r + 1 for each observation, where they have their own proposals).
         """
-        wanted = jnp.int32(self.kernel.acceptances)
+        wanted = jnp.int32(self.method_settings.acceptances)
         extra = 1 if self.layout.has_covariates else self.layout.n
         log_estimate, _ = self._estimate(key, theta, wanted, data, extra=extra)
         return jnp.stack([log_estimate, wanted.astype(float)])
 
     def _estimate(
-        self, key: jax.Array, theta: Theta, wanted: jax.Array, data: Observed, extra: int = 0
-    ) -> tuple[jax.Array, Any]:
+        self, key: KeyArray, theta: Theta, wanted: Count, data: Observed, extra: int = 0
+    ) -> tuple[Scalar, Worst]:
         """log of the unbiased estimate of prod_i M_i/Z_i, from ``wanted`` (+ extra) acceptances."""
         n, buffer = self.layout.n, self.empty_buffer(data)
         most = jnp.int32(MOST_REJECTED)
@@ -388,14 +361,14 @@ class PseudoMarginalSampler(WalkSampler):
 
     def log_ratio(
         self,
-        key: jax.Array,
+        key: KeyArray,
         theta: Theta,
         new_theta: Theta,
-        log_f: tuple[jax.Array, jax.Array],
+        log_f: tuple[Scalar, Scalar],
         state: State,
         stage: Stage,
-        data: Any,
-    ) -> tuple:
+        data: Observed,
+    ) -> tuple[Scalar, Estimate, Count, Worst, Flag, Sound]:
         """Ratio of the estimated likelihoods; -inf where the budget refuses."""
         key_estimate, key_budget = jax.random.split(key)
         log_old, wanted = state.log_estimate[0], state.log_estimate[1]

@@ -48,6 +48,7 @@ class Comparing:
     """How samplers are measured."""
 
     samplers: str | None = option(None, None, "Only these, with commas.", metavar="A,B,...")
+    method: str | None = option(None, None, "Only samplers of this route.", metavar="METHOD")
     quantity: str | None = option(None, None, "Only this parameter; default: the slowest one.")
     draws: int = option(None, 1000, "Draws of each repeat.", least=20)
     warmup: int = option(None, 500, "Sweeps before them.", least=0)
@@ -73,7 +74,13 @@ class Output:
 
 
 def _compare(model: str, file: Path, **given: object) -> None:
-    from offcut.app.compare import chosen_among, comparison_folder, contenders, write_comparison
+    from offcut.app.compare import (
+        chosen_among,
+        comparison_folder,
+        contenders,
+        of_method,
+        write_comparison,
+    )
     from offcut.app.fit.parse import parse_budget
     from offcut.app.fit.request import Request
     from offcut.app.fit.run import noticed
@@ -85,7 +92,7 @@ def _compare(model: str, file: Path, **given: object) -> None:
     options = None if recipe is None else made_from(recipe.options, taken)
     with noticed():
         found, data = contenders(Request(model, file, made_from(Rows, given), options))
-    chosen = chosen_among(found, how.samplers)
+    chosen = chosen_among(of_method(found, how.method), how.samplers)
     budget = parse_budget(how.budget)
     folder = None if where.output is None else comparison_folder(where.output)
     with nullcontext() if where.quiet else err().status("reading") as status:

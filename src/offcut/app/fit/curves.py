@@ -247,7 +247,8 @@ def prepare_density(request: Request) -> Task:
     if support is not None:
         note = f"The density lives on {support!r} and is zero elsewhere."
     data = by_group(table, _points(table.values))
-    return Task(model, data, table, DensityResult, notes=[note])
+    method = request.options.method
+    return Task(model, data, table, DensityResult, notes=[note], method=method)
 
 
 def prepare_intensity(request: Request) -> Task:
@@ -280,7 +281,8 @@ def prepare_intensity(request: Request) -> Task:
     model = GPIntensity(window, **_shared(request))
     data = by_group(table, _points(values))
     guesses = guesses if guessed.any() else []
-    return Task(model, data, table, IntensityResult, notes=notes, guesses=guesses)
+    method = request.options.method
+    return Task(model, data, table, IntensityResult, notes=notes, guesses=guesses, method=method)
 
 
 def _shared(request: Request) -> dict[str, Any]:
@@ -289,7 +291,6 @@ def _shared(request: Request) -> dict[str, Any]:
         "covariance": options.covariance,
         "length_scale": number_or_none(options.length_scale, "--length-scale"),
         "variance": number_or_none(options.variance, "--variance"),
-        "method": options.method,
         "joint_moves": options.joint_moves,
     }
 

@@ -59,13 +59,13 @@ def prepare(request: Request) -> Task:
     frames = _frames(table, request)
     _check_orthonormal(table, frames)
     check_groups(table)
-    model = MatrixLangevinModel(dist.Exponential(1.0 / mean), method=options.method)
+    model = MatrixLangevinModel(dist.Exponential(1.0 / mean))
     d, p = frames.shape[1:]
     order = "column by column" if options.order == "columns" else "row by row"
     written = "" if table.matrices is not None or p == 1 else f", its entries {order}"
     notes = [f"Each row is a frame of {d} by {p}{written}."]
     data = by_group(table, as_frames(frames))
-    return Task(model, data, table, LangevinResult, notes=notes)
+    return Task(model, data, table, LangevinResult, notes=notes, method=options.method)
 
 
 def _frames(table: Table, request: Request) -> np.ndarray:

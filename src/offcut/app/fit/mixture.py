@@ -83,7 +83,8 @@ def prepare(request: Request) -> Task:
     )
     notes = _notes(events, window, from_file)
     result = partial(MixtureResult, events=events)
-    return Task(model, {"": events.values}, table, result, table.group, notes)
+    data = {"": events.values}
+    return Task(model, data, table, result, table.group, notes, method=options.method)
 
 
 def _windows(

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, ge
 
 import typer
 
+from offcut.methods import AUTO, CURVES, FRAMES, MIXTURE, Method
+
 if TYPE_CHECKING:
     from offcut.app.fit.request import Request, Task
 
@@ -30,14 +32,34 @@ def option(
     names: tuple[str, ...] = (),
     metavar: str | None = None,
     least: int | None = None,
+    **more: object,
 ) -> Any:
     """A field of a dataclass that is an option of the command line.
 
     ``panel`` is where the help shows it, one of ``PANELS``; ``names`` are those on the command
-    line, by default the field's.
+    line, by default the field's; ``more`` goes to ``typer.Option`` (a parser, autocompletion).
     """
-    about = {"help": help, "rich_help_panel": panel, "metavar": metavar, "min": least}
+    about = {"help": help, "rich_help_panel": panel, "metavar": metavar, "min": least, **more}
     return field(default=default, metadata={"names": names, "option": about})
+
+
+def method_option(offered: tuple[Method, ...], default: str = AUTO) -> Any:
+    """``--method`` of a model with these routes."""
+    names = [AUTO, *(one.name for one in offered)]
+
+    def known(given: str) -> str:
+        if given not in names:
+            raise typer.BadParameter(f"{given!r} is not one of {', '.join(map(repr, names))}.")
+        return given
+
+    return option(
+        MODEL,
+        default,
+        f"Route to the posterior: {'; '.join(f'{one.name} {one.words}' for one in offered)}.",
+        metavar="METHOD",
+        parser=known,
+        autocompletion=lambda: names,
+    )
 
 
 def options_of(kind: type, without: Iterable[str] = ()) -> list[Parameter]:
@@ -151,6 +173,7 @@ class MixtureOptions:
         "latent",
         "Dirichlet process on weights before the window, or on shares in it (for gating).",
     )
+    method: str = method_option(MIXTURE)
     transform: str = option(
         MODEL,
         "none",
@@ -174,9 +197,7 @@ class LangevinOptions:
     order: Literal["columns", "rows"] = option(
         DATA, "columns", "Entries of a frame, column by column or row by row."
     )
-    method: Literal["auto", "augment", "collapsed", "exchange", "pseudo_marginal", "asymptotic"] = (
-        option(MODEL, "auto", "How concentrations move.")
-    )
+    method: str = method_option(FRAMES, "fastest")
     prior_mean: float = option(MODEL, 10.0, "Mean of the exponential prior of concentrations.")
     probability: float = option(OUTPUT, 0.9, "Of bands and circles.")
 
@@ -194,9 +215,7 @@ class IntensityOptions:
     variance: str | None = option(
         MODEL, None, "Of the Gaussian process; default: inferred.", metavar="NUMBER|infer"
     )
-    method: Literal["augment", "collapsed"] = option(
-        MODEL, "augment", "Keep rejections (augment), or none, by quadrature (collapsed)."
-    )
+    method: str = method_option(CURVES)
     probability: float = option(OUTPUT, 0.9, "Of bands and circles.")
     joint_moves: bool = True
 
@@ -293,13 +312,10 @@ RECIPES = {
             description="A matrix Langevin model",
             options=LangevinOptions,
             prepare="offcut.app.fit.langevin:prepare",
-            samplers={
-                name: {"method": name}
-                for name in ("augment", "collapsed", "exchange", "pseudo_marginal", "asymptotic")
-            },
+            samplers={one.name: {"method": one.name} for one in FRAMES if one.name != "fastest"},
             compared=("frame", "order", "prior_mean"),
             without=("lower", "upper", "region", "outside"),
-            approximate=("asymptotic",),
+            approximate=tuple(one.name for one in FRAMES if not one.exact),
             former={"kernel": "how concentrations move is chosen with --method"},
             examples=(
                 "offcut fit langevin orbits.csv --columns x1,x2,x3,y1,y2,y3 --frame 3x2",

@@ -22,9 +22,10 @@ from offcut.app.html import Page, Section
 from offcut.app.html.markup import literal
 from offcut.base import Model
 from offcut.errors import SettingsError
+from offcut.methods import AUTO
 from offcut.regions import Box
 from offcut.result.diagnostics import Table as Parameters
-from offcut.result.summary import Summary, summary
+from offcut.result.overview import Summary, summary
 from offcut.tables.read import COMMAND_LINE, read_table
 from offcut.tables.table import Table, check_groups, settle_missing
 from offcut.tables.windows import box_of, combined, settle_outside
@@ -68,6 +69,8 @@ class Task:
     result : callable
         Makes the ``Result`` of the finished fit: a subclass with words, tables and pictures.
     covariates : array or None
+    method : str
+        As of ``offcut.sample``.
     notes : list of str
         What the report should say of how the data were taken.
     guesses : list of str
@@ -81,6 +84,7 @@ class Task:
     covariates: np.ndarray | None = None
     notes: list[str] = field(default_factory=list)
     guesses: list[str] = field(default_factory=list)
+    method: str = AUTO
 
 
 @dataclass

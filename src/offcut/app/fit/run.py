@@ -98,7 +98,7 @@ def _sampled(
     made: Fit, data: np.ndarray, folder: Folder, group: str, progress: bool
 ) -> xr.DataTree:
     """The posterior of one group; warnings that its summary will not repeat become doubts."""
-    from offcut.result.summary import summary
+    from offcut.result.overview import summary
     from offcut.sampling import sample
 
     settings = made.request.sampling
@@ -108,6 +108,7 @@ def _sampled(
                 made.task.model,
                 data,
                 covariates=made.task.covariates,
+                method=made.task.method,
                 checkpoint=folder.checkpoint(group),
                 progress=progress,
                 **settings,

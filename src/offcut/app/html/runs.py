@@ -55,7 +55,7 @@ class RunDiagnostics(NamedTuple):
 def diagnose(posterior: xr.DataTree) -> RunDiagnostics:
     """Read a run's diagnostics from its result."""
     from offcut.result.diagnostics import rejection_numbers
-    from offcut.result.summary import summary
+    from offcut.result.overview import summary
 
     found = summary(posterior)
     numbers = dict(found.table)
@@ -97,6 +97,7 @@ def describe(posterior: xr.DataTree, seconds: float | None) -> dict[str, object]
     facts = {
         "Chains": f"{attrs['chains']} × {attrs['draws']:,} draws after {attrs['warmup']:,}{thin}",
         **found.facts(),
+        "Method": str(attrs["method"]),
         "Kernel": str(attrs["kernel"]),
         "Seed": str(attrs["seed"]),
     }

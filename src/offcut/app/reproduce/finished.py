@@ -20,6 +20,7 @@ from offcut.app.reproduce.versus_paper import Length
 from offcut.base import Kernel, Model
 from offcut.driver.checkpoints import forget
 from offcut.files import load_netcdf, made, save_netcdf, write
+from offcut.methods import AUTO
 from offcut.programs.identity import digest
 from offcut.result.tree import versions
 
@@ -77,11 +78,13 @@ class RunStore:
         *,
         seed: int = 0,
         kernel: Kernel | None = None,
+        method: str = AUTO,
     ) -> FinishedRun:
         """``offcut.sample``, unless it is done; goes on where an earlier call stopped."""
         home = self.folder / name
         made_of = {
             "model": str(model.identity()),
+            "method": method,
             "kernel": repr(kernel),
             "data": digest(data),
             "length": list(length),
@@ -103,7 +106,9 @@ class RunStore:
         settings = {**length._asdict(), "seed": seed, "kernel": kernel, "progress": self.progress}
         with warnings.catch_warnings(), clock:
             warnings.simplefilter("ignore", offcut.errors.TrustWarning)  # they are on the page
-            posterior = offcut.sample(model, data, checkpoint=clock.checkpoint, **settings)
+            posterior = offcut.sample(
+                model, data, method=method, checkpoint=clock.checkpoint, **settings
+            )
             if posterior.attrs["interrupted"]:
                 raise KeyboardInterrupt(name)
         (home / "facts.json").unlink(missing_ok=True)  # until the new ones are there

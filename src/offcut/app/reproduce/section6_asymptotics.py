@@ -49,16 +49,16 @@ def simulate(d: int, n: int = FRAMES, seed: int = 0) -> np.ndarray:
 def run(store: RunStore, plan: Plan, data: Path | None = None) -> dict[int, dict[str, FinishedRun]]:
     """Every method in every dimension."""
     methods = METHODS if plan.approximate_exchange else METHODS[1:]
-    models = {method: model_of_the_paper(method) for method in methods}
     return {
         d: {
             method: store.sample(
                 f"approximate-{d}-{method}",
-                model,
+                model_of_the_paper(),
                 simulate(d),
                 (plan.approximate_exchange if method == "exchange" else None) or plan.approximate,
+                method=method,
             )
-            for method, model in models.items()
+            for method in methods
         }
         for d in plan.dimensions
     }

@@ -82,7 +82,7 @@ def run(store: RunStore, plan: Plan, data: Path | None = None) -> Found:
         "frames": name,
         "walks": {
             WALK: line(WALK, "augment", offcut.RandomWalk(0.1), WALK_SCALES),
-            EXCHANGE: line(EXCHANGE, "exchange", offcut.Exchange(0.1), WALK_SCALES),
+            EXCHANGE: line(EXCHANGE, "exchange", offcut.RandomWalk(0.1), WALK_SCALES),
         },
         "trajectories": {
             steps: line(_title(steps), "augment", offcut.HMC(0.1, steps), STEP_SIZES)
@@ -100,7 +100,7 @@ def _line(
     x: np.ndarray, method: str, kernel: Kernel, scales: tuple[float, ...], plan: Plan
 ) -> Line:
     """A sampler at each scale, several rounds of it."""
-    chain = Chain(model_of_the_paper(method), x, "kappa", kernel)
+    chain = Chain(model_of_the_paper(), x, "kappa", kernel, method=method)
     start = np.array([7.0, 11.0])
     found: Line = {"scales": list(scales), "rates": [], "seconds": [], "mean": []}
     for scale in scales:

@@ -80,20 +80,21 @@ def frames_from(data: Path | None) -> dict[str, np.ndarray]:
     return {"frank": children.frank, "mcfee": children.mcfee}
 
 
-def model_of_the_paper(method: str) -> offcut.MatrixLangevinModel:
+def model_of_the_paper() -> offcut.MatrixLangevinModel:
     """Exponential priors on the concentrations, a uniform one on G, H = I."""
-    return offcut.MatrixLangevinModel(dist.Exponential(1 / PRIOR_MEAN), method=method)
+    return offcut.MatrixLangevinModel(dist.Exponential(1 / PRIOR_MEAN))
 
 
 def run(store: RunStore, plan: Plan, data: Path | None = None) -> list[Frames]:
     """Every method on every set of frames; models are made once, so that programs are shared."""
     sets = frames_from(data)
     found = [Frames(name, x, {}) for name, x in sets.items()]
+    model = model_of_the_paper()
     for method in plan.methods:
-        model = model_of_the_paper(method)
         length = plan.exchange if method == "exchange" else plan.frames
         for one in found:
-            one.runs[method] = store.sample(f"frames-{one.name}-{method}", model, one.x, length)
+            name = f"frames-{one.name}-{method}"
+            one.runs[method] = store.sample(name, model, one.x, length, method=method)
     return found
 
 
@@ -127,7 +128,7 @@ def show(page: Page, found: list[Frames], plan: Plan) -> list[Claim]:
 
 
 def _show_set(section: Section, one: Frames, estimate: np.ndarray) -> None:
-    model, posterior = model_of_the_paper("augment"), one.runs["augment"].posterior
+    model, posterior = model_of_the_paper(), one.runs["augment"].posterior
     modes = model.regions(posterior, SHARE)
     ahead = model.regions(posterior, SHARE, predictive=True)
     predictive = model.predict(posterior, 5000)

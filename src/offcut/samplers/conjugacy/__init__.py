@@ -67,6 +67,3 @@ class Match(ABC):
         self, key: KeyArray, theta: Theta, statistics: Statistic, count: Count, centre: Centre
     ) -> Theta:
         """New values of ``sites`` given the summed statistics of ``count`` points."""
-
-
-from offcut.samplers.conjugacy.match import match  # noqa: E402,F401

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from offcut.models.filtered import Selected, Truncated
+from offcut.models.filtered import Filtered, Selected, Truncated
 from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
 from offcut.models.support import log_prob
@@ -53,7 +53,7 @@ def match(model: RejectionModel, covariates: tuple | None = None) -> Match | NoM
     >>> match(model).description
     'normal: mean | variance normal, variance | mean inverse gamma'
     """
-    if type(model) not in (Truncated, Selected):
+    if not isinstance(model, Filtered) or type(model) not in (Truncated, Selected):
         return NoMatch("conjugate updates are for models made by truncated or selected")
     if model.exact_updates:
         return NoMatch("the model has exact_updates of its own")
@@ -81,10 +81,10 @@ def match(model: RejectionModel, covariates: tuple | None = None) -> Match | NoM
     return found
 
 
-def use_of_theta_beside_the_base(model: RejectionModel, covariates: tuple) -> str | None:
+def use_of_theta_beside_the_base(model: Filtered, covariates: tuple) -> str | None:
     """What else in the density of X and Y is computed from a latent site, in words."""
     theta, covariate = arguments_like(model, covariates)
-    source = model.source
+    source, noise = model.source, model.source.noise
 
     def propose(theta: Theta, covariate: tuple) -> Point:
         return model.propose(from_seed(0), model.prior.completed(theta), *covariate)
@@ -92,8 +92,8 @@ def use_of_theta_beside_the_base(model: RejectionModel, covariates: tuple) -> st
     point = jax.eval_shape(propose, theta, covariate)
 
     def log_noise(theta: Theta, point: Point, *covariate: Point) -> jax.Array:
-        noise = source.noise(theta, source.true(point), *covariate)
-        return log_prob(noise, source.recorded(point))
+        assert noise is not None
+        return log_prob(noise(theta, source.true(point), *covariate), source.recorded(point))
 
     def uses_theta(function: Callable[..., jax.Array] | None) -> bool:
         if function is None:
@@ -108,6 +108,6 @@ def use_of_theta_beside_the_base(model: RejectionModel, covariates: tuple) -> st
 
     if uses_theta(model.log_accept) or uses_theta(model.log_reject):
         return "the probability of being recorded depends on parameters"
-    if source.noise is not None and uses_theta(log_noise):
+    if noise is not None and uses_theta(log_noise):
         return "the measurement error depends on parameters"
     return None

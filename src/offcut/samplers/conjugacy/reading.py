@@ -25,8 +25,8 @@ import numpyro.distributions as dist
 from jax.extend import core
 from jaxtyping import ArrayLike, Bool, Float, Int
 
+from offcut.models.filtered import Filtered
 from offcut.models.prior import Theta
-from offcut.models.rejection import RejectionModel
 from offcut.samplers.conjugacy import Unmatched
 
 CONSTANT, OTHER = -1, -2
@@ -35,9 +35,9 @@ CONSTANT, OTHER = -1, -2
 class Monomials(NamedTuple):
     """Entry by entry, ``coefficient * x[element] ** exponent``, or CONSTANT, or OTHER."""
 
-    coefficient: Float[np.ndarray, ...]
-    element: Int[np.ndarray, ...]
-    exponent: Float[np.ndarray, ...]
+    coefficient: Float[np.ndarray, " ..."]
+    element: Int[np.ndarray, " ..."]
+    exponent: Float[np.ndarray, " ..."]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -94,7 +94,7 @@ def negate(a: Monomials) -> Monomials:
 
 
 def raise_to(
-    a: Monomials, power: Float[np.ndarray, ...] | float, positive: Bool[np.ndarray, " elements"]
+    a: Monomials, power: Float[np.ndarray, " ..."] | float, positive: Bool[np.ndarray, " elements"]
 ) -> Monomials:
     """(c x^p)^q = c^q x^(pq): for whole p and q, or where c > 0 and x > 0 (``positive``)."""
     power = np.asarray(power, float)
@@ -409,13 +409,13 @@ class Reading(NamedTuple):
         return power.site
 
 
-def arguments_like(model: RejectionModel, covariates: tuple) -> tuple[dict, tuple]:
+def arguments_like(model: Filtered, covariates: tuple) -> tuple[dict, tuple]:
     """Shapes and types of the latent sites, and of one observation's covariate."""
     theta = {name: jax.ShapeDtypeStruct(shape, float) for name, shape in model.prior.shapes.items()}
     return theta, jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), covariates)
 
 
-def read(model: RejectionModel, covariates: tuple) -> Reading:
+def read(model: Filtered, covariates: tuple) -> Reading:
     """Trace base and prior once, and interpret what came out."""
     kinds: dict[str | None, tuple[str, tuple[int, ...]]] = {}  # None is the base
 
@@ -426,7 +426,7 @@ def read(model: RejectionModel, covariates: tuple) -> Reading:
                 raise Unmatched(f"the density of {name!r} is scaled by a NumPyro handler")
         distributions = {name: sites[name]["fn"] for name in theta}
         whole = {**theta, **{name: sites[name]["value"] for name in model.prior.deterministic}}
-        base = model.base(whole, *covariate)  # type: ignore[attr-defined]
+        base = model.base(whole, *covariate)
         kinds[None], parameters = _unwrapped(base)
         priors = {}
         for name, distribution in distributions.items():

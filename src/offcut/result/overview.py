@@ -132,25 +132,20 @@ def _or_fixed(number: float, form: str) -> str:
 def _rejections(run: Run) -> list[str]:
     attrs = run.attrs
     if not attrs["draws_rejections"]:
-        return [f"Kernel: {attrs['kernel']}.", *_method(attrs), *_frames(run)]
+        return [f"{_method(attrs)} Kernel: {attrs['kernel']}.", *_frames(run)]
     numbers = run.rejections
+    # Of no observations no proposal passed, whatever the filter.
+    share = numbers["acceptance"]
+    passing = "" if np.isnan(share) else f", so {_percent(share)} of proposals pass the filter"
     return [
         f"Rejected proposals |Y| a sweep: median {numbers['median']:,.0f} (90% from "
         f"{numbers['5%']:,.0f} to {numbers['95%']:,.0f}, most {numbers['most']:,.0f}) beside "
-        f"{attrs['n_observations']:,} observations{_passing(numbers['acceptance'])}.",
-        f"ESS of |Y| {numbers['ess']:,.0f}, R-hat {numbers['r_hat']:.2f}. Kernel: "
-        f"{attrs['kernel']}.",
-        *_method(attrs),
+        f"{attrs['n_observations']:,} observations{passing}.",
+        f"ESS of |Y| {numbers['ess']:,.0f}, R-hat {numbers['r_hat']:.2f}.",
+        f"{_method(attrs)} Kernel: {attrs['kernel']}.",
         *_frames(run),
         _missing(run),
     ]
-
-
-def _passing(acceptance: float) -> str:
-    """Of no observations no proposal passed, whatever the filter."""
-    return (
-        "" if np.isnan(acceptance) else f", so {_percent(acceptance)} of proposals pass the filter"
-    )
 
 
 def _frames(run: Run) -> list[str]:
@@ -165,9 +160,9 @@ def _frames(run: Run) -> list[str]:
     ]
 
 
-def _method(attrs: Mapping[Hashable, Any]) -> list[str]:
-    """Which of a model's methods ran, and why, where it has several."""
-    return [f"Method: {attrs['method']}{attrs['method_note']}."] if "method" in attrs else []
+def _method(attrs: Mapping[Hashable, Any]) -> str:
+    """Which of a model's methods ran, and what is to be said about it."""
+    return f"Method: {attrs['method']}{attrs['method_note']}."
 
 
 def _percent(share: float) -> str:
@@ -410,7 +405,7 @@ def _kernel_is_slow(run: Run, ess: float) -> bool:
     """Whether far fewer draws are effective than exact ones given Y would be."""
     fraction = run.attrs.get("missing_information", np.nan)
     possible = run.stats["rejected"].size * (1 - fraction) / (1 + fraction)
-    return bool(run.attrs.get("fixed_length", 0)) and ess < 0.3 * possible
+    return bool(run.attrs.get("fixed_length", 0) and ess < 0.3 * possible)
 
 
 def what_may_help(run: Run, doubts: list[Doubt]) -> list[str]:
@@ -442,8 +437,8 @@ def what_may_help(run: Run, doubts: list[Doubt]) -> list[str]:
         )
     if attrs.get("direct_available") == 1:
         advice.append(
-            "This window's probability has a closed form: kernel=offcut.Direct() uses it and "
-            "needs no rejections at all."
+            'This window\'s probability has a closed form: method="direct" uses it and needs no '
+            "rejections at all."
         )
     n = attrs["n_observations"]
     if "beyond" in kinds or n / (n + numbers["most"]) < 0.1:
@@ -457,9 +452,10 @@ def what_may_help(run: Run, doubts: list[Doubt]) -> list[str]:
             "A tighter prior on parameters that the missing part informs most (the column "
             '"missing"), if you know something about them.'
         )
-    if len(run.table) <= FEW_PARAMETERS and attrs.get("kernel_kind") != "Exchange":
+    another = attrs.get("exchange_available", 0) and attrs["method"] != "exchange"
+    if another and len(run.table) <= FEW_PARAMETERS:
         advice.append(
-            "kernel=offcut.Exchange(), which holds no rejections and so is not held by them (for "
-            "few parameters)."
+            'method="exchange", which holds no rejections and so is not held by them (for few '
+            "parameters)."
         )
     return advice
