@@ -121,7 +121,6 @@ class CompiledBlock:
 
     @property
     def compilations(self) -> int:
-        """Programs compiled so far."""
         return len(self._programs)
 
     def __call__(self, *arguments: PyTree) -> BlockResult:
@@ -200,7 +199,6 @@ class Phase(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For the progress bar."""
         return "warm-up" if self.number == 0 else "sampling"
 
 
@@ -369,10 +367,8 @@ class Chain:
         self.state = self.sampler.resized(self.state, wanted)
 
     def column(self, name: str) -> np.ndarray:
-        """The rows of one variable so far."""
         return self.rows[name][: self.kept]
 
     @property
     def kept(self) -> int:
-        """Rows kept so far."""
         return self.done // self._thin
