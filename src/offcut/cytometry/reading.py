@@ -39,7 +39,7 @@ PILE = 0.005
 
 def ask_about_piles(observed: np.ndarray, box: Box, channels: Sequence[str]) -> None:
     """A warning for each face with a pile, and for each pile at a channel's own end."""
-    from offcut.checks.before import piles
+    from offcut.checks.looks import piles
 
     n = len(observed)
     for name, column, low, high in zip(channels, observed.T, box.lower, box.upper, strict=True):
