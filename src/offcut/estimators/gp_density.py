@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Self
 
 import numpy as np
+import xarray as xr
 from numpy.typing import ArrayLike
 from numpyro.distributions import Distribution
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
+from offcut.base import Model
 from offcut.estimators.base import RandomState, SampledDensity
 from offcut.gp.evaluation import Bands
 from offcut.gp.model import GPDensity
@@ -91,6 +92,7 @@ class GaussianProcessDensity(SampledDensity):
     (5, 1)
     """
 
+    model_: GPDensity = field(init=False)
     base: str | NormalInverseWishart | Box | Callable[..., Distribution] = "normal"
     covariance: str = "squared_exponential"
     basis: int | tuple[int, ...] | str | None = "auto"
@@ -101,21 +103,8 @@ class GaussianProcessDensity(SampledDensity):
     method: str = "augment"
     prior: dict[str, Distribution] | None = None
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Sample the posterior.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            All of it inside the support.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        X = self._begun(X)
-        model = GPDensity(
+    def _model(self, d: int) -> GPDensity:
+        return GPDensity(
             self.base,
             self.covariance,
             self.basis,
@@ -125,10 +114,9 @@ class GaussianProcessDensity(SampledDensity):
             prior=self.prior,
             method=self.method,
         )
-        data = X[:, 0] if X.shape[1] == 1 else X
-        self.model_, self.posterior_ = model, self._draw(model, data, self._seed())
-        self._warn()
-        return self
+
+    def _draw(self, model: Model, x: np.ndarray, seed: int) -> xr.DataTree:
+        return super()._draw(model, x[:, 0] if x.shape[1] == 1 else x, seed)
 
     def score_samples(self, X: ArrayLike) -> np.ndarray:
         """Log of the posterior-mean density, (n_samples,); -inf outside the support."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -112,6 +111,7 @@ class TruncatedGaussianMixture(
     array([-inf])
     """
 
+    model_: TruncatedMixture = field(init=False)
     lower: ArrayLike | None = None
     upper: ArrayLike | None = None
     _: KW_ONLY
@@ -122,29 +122,6 @@ class TruncatedGaussianMixture(
     weights: str = "latent"
     log_accept: Callable | None = None
     loss: str = "vi"
-
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Sample the posterior and find the populations.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            All of it inside the window.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        check_scalar(self.n_components, "n_components", Integral, min_val=1)
-        if self.loss not in LOSSES:
-            raise ValueError(f"loss must be one of {LOSSES}, got {self.loss!r}")
-        X, seed = self._begun(X), self._seed()
-        model = self._model(X.shape[1])
-        self.model_, self.posterior_ = model, self._draw(model, X, seed)
-        self._find_populations(X, seed)
-        self._warn()
-        return self
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Population of the largest posterior probability, (n_samples,)."""
@@ -197,7 +174,9 @@ class TruncatedGaussianMixture(
         return X, (below[:, :-1] <= uniform).sum(1)
 
     def _model(self, d: int) -> TruncatedMixture:
-        """The mixture in the window that the parameters describe."""
+        check_scalar(self.n_components, "n_components", Integral, min_val=1)
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss must be one of {LOSSES}, got {self.loss!r}")
         limits = self.lower is not None or self.upper is not None
         if limits and self.region is not None:
             raise ValueError(
@@ -221,10 +200,10 @@ class TruncatedGaussianMixture(
             reshape=region is not None or self.log_accept is not None,
         )
 
-    def _find_populations(self, X: np.ndarray, seed: int) -> None:
+    def _look(self, x: np.ndarray, seed: int) -> None:
         """The consensus partition and the table of its parts."""
         found = self.model_.labels(self.posterior_, loss=self.loss, seed=seed)
-        self._found = only_matched(found, X)
+        self._found = only_matched(found, x)
         self.labels_, self.certainty_ = self._found.labels, self._found.certainty
         self.n_clusters_ = self._n_features_out = self._found.populations
         self.populations_ = self.model_.populations(self._found)

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jax.scipy.special import ndtri
+from jaxtyping import Array, Float, Int, Shaped
+from numpy.typing import ArrayLike
 
 from offcut.errors import DataError, SettingsError
 from offcut.mixtures.groups import fitted_names, place_of_group
@@ -32,18 +34,20 @@ from offcut.programs.precision import in_float64
 
 #: Numbers in one temporary array.
 ROOM = 2**22
-#: (what is known of one draw ..., points (d, m)) -> one number for each point, or more
-OfDraw = Callable[..., jax.Array]
+#: (what is known of one draw ..., points) -> one number for each point, or more
+OfDraw = Callable[..., Shaped[Array, "... m"]]
+#: ``Weighted``, and what else is known of every draw
+ByDraw = tuple
 
 
 class Draws(NamedTuple):
-    """Draws side by side, (draw, ...); weights by group, (draw, group, component)."""
+    """S draws side by side; weights and masses by group."""
 
-    weights: np.ndarray
-    window_weights: np.ndarray
-    window_mass: np.ndarray
-    means: np.ndarray
-    covariances: np.ndarray
+    weights: Float[np.ndarray, "S G K"]
+    window_weights: Float[np.ndarray, "S G K"]
+    window_mass: Float[np.ndarray, "S G K"]
+    means: Float[np.ndarray, "S K d"]
+    covariances: Float[np.ndarray, "S K d d"]
     shape: tuple[int, int]  # chains and draws that were used
     names: tuple[str, ...] = ("0",)  # of the groups
 
@@ -83,8 +87,8 @@ def draws_of(posterior: xr.DataTree, most: int | None) -> Draws:
     return Draws(weights, within, mass, flat("means"), flat("covariances"), shape, names)
 
 
-def log_terms(draws: Draws) -> np.ndarray:
-    """log(w_k / Z_k), (draw, group, component): what passes has density a sum_k (w_k / Z_k) N_k.
+def log_terms(draws: Draws) -> Float[np.ndarray, "S G K"]:
+    """log(w_k / Z_k): what passes has density a sum_k (w_k / Z_k) N_k.
 
     A component whose mass was not resolved has Z_k = 0 and no part in it.
     """
@@ -93,23 +97,36 @@ def log_terms(draws: Draws) -> np.ndarray:
     return finite_log(np.where(known, ratio, 0.0))
 
 
-def finite_log(weights: np.ndarray) -> np.ndarray:
+def finite_log(weights: Float[np.ndarray, " ..."]) -> Float[np.ndarray, " ..."]:
     """Logarithms that stay finite: 0 times -inf must not be NaN."""
     with np.errstate(divide="ignore"):
         return np.maximum(np.log(weights), -1e30)
 
 
-def log_components(means: jax.Array, covariances: jax.Array, points: jax.Array) -> jax.Array:
-    """log N_k at points (d, m), (K, m)."""
-    return log_normals(points, means, jnp.linalg.cholesky(covariances))
+class Weighted(NamedTuple):
+    """log c_k and the components of sum_k c_k N_k, in one draw or in each."""
+
+    log_c: Float[Array, "... K"]  # by group as well, for labels
+    means: Float[Array, "... K d"]
+    covariances: Float[Array, "... K d d"]
+
+    @classmethod
+    def of(cls, log_c: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> Weighted:
+        """From NumPy's arrays."""
+        return cls(jnp.asarray(log_c), jnp.asarray(means), jnp.asarray(covariances))
 
 
-def log_mixture(
-    log_c: jax.Array, means: jax.Array, covariances: jax.Array, points: jax.Array
-) -> jax.Array:
-    """log sum_k c_k N_k at points (d, m)."""
-    terms = log_components(means, covariances, points) + log_c[:, None]
-    return jax.nn.logsumexp(terms, axis=0)
+def log_summands(
+    one: Weighted, points: Float[Array, "d m"], group: Int[Array, " m"] | None = None
+) -> Float[Array, "K m"]:
+    """log c_k N_k at points; where c_k is by group, ``group`` has that of each point."""
+    log_c = one.log_c[:, None] if group is None else one.log_c[group].T
+    return log_normals(points, one.means, jnp.linalg.cholesky(one.covariances)) + log_c
+
+
+def log_mixture(one: Weighted, points: Float[Array, "d m"]) -> Float[Array, " m"]:
+    """log sum_k c_k N_k at points."""
+    return jax.nn.logsumexp(log_summands(one, points), axis=0)
 
 
 def chunks(rows: int, width: int) -> Iterator[slice]:
@@ -119,45 +136,46 @@ def chunks(rows: int, width: int) -> Iterator[slice]:
 
 
 def over_draws(
-    of_draw: OfDraw, by_draw: tuple[np.ndarray, ...], x: np.ndarray, each: bool = False
-) -> np.ndarray:
-    """``of_draw(*one of each by_draw, points)`` at points (m, d), the axis of points being last.
+    of_draw: OfDraw, by_draw: ByDraw, x: Float[np.ndarray, "m d"], each: bool = False
+) -> Float[np.ndarray, "... m"]:
+    """``of_draw(*by_draw in one draw, points)`` at points, whose axis is the last.
 
     The log of the mean over draws of its exponential, or the values of each draw.
     """
-    arguments = tuple(map(jnp.asarray, by_draw))
     evaluate = in_each_draw if each else _log_mean_over_draws
     found = []
-    for part in chunks(len(x), 4 * by_draw[0].shape[-1]):
+    for part in chunks(len(x), 4 * by_draw[0].means.shape[1]):
         # Compiled for powers of two, not for every number of points.
         number = part.stop - part.start
         points = np.resize(x[part], (2 ** int(np.ceil(np.log2(number))), x.shape[1]))
-        values = evaluate(of_draw, arguments, jnp.asarray(points.T))
+        values = evaluate(of_draw, by_draw, jnp.asarray(points.T))
         found.append(np.asarray(values)[..., :number])
     return np.concatenate(found, axis=-1)
 
 
 @partial(jax.jit, static_argnums=0)
-def in_each_draw(of_draw: OfDraw, by_draw: tuple, *rest: jax.Array) -> jax.Array:
-    """(draw, ..., point); ``rest`` is the same for all draws."""
+def in_each_draw(
+    of_draw: OfDraw, by_draw: ByDraw, *rest: Shaped[Array, " ..."]
+) -> Shaped[Array, "S ... m"]:
+    """``rest`` is the same for all draws."""
     return jax.lax.map(lambda draw: of_draw(*draw, *rest), by_draw)
 
 
 @partial(jax.jit, static_argnums=0)
-def _log_mean_over_draws(of_draw: OfDraw, by_draw: tuple, points: jax.Array) -> jax.Array:
-    """(..., point)."""
-
-    def at(i: jax.Array | int) -> jax.Array:
+def _log_mean_over_draws(
+    of_draw: OfDraw, by_draw: ByDraw, points: Float[Array, "d m"]
+) -> Float[Array, "... m"]:
+    def at(i: int | Int[Array, ""]) -> Float[Array, "... m"]:
         return of_draw(*jax.tree.map(lambda a: a[i], by_draw), points)
 
-    number = by_draw[0].shape[0]
+    number = by_draw[0].means.shape[0]
     start = jnp.full_like(jax.eval_shape(at, 0), -jnp.inf)
     total = jax.lax.fori_loop(0, number, lambda i, total: jnp.logaddexp(total, at(i)), start)
     return total - np.log(number)
 
 
-def as_points(points: Any, d: int) -> np.ndarray:
-    """(m, d) floats from whatever was given; for d = 1 numbers will do."""
+def as_points(points: object, d: int) -> Float[np.ndarray, "m d"]:
+    """Floats from whatever was given; for d = 1 numbers will do."""
     array = np.asarray(getattr(points, "values", points), float)
     if d == 1 and array.ndim <= 1:
         array = array.reshape(-1, 1)
@@ -180,13 +198,13 @@ MARGINAL_POINTS = 16
 def log_density(
     posterior: xr.DataTree,
     window: Window,
-    points: Any,
+    points: ArrayLike,
     channels: Sequence[int] | None = None,
     draws: bool = False,
     truncated: bool = True,
-    group: Any = None,
+    group: object = None,
     most: int | None = DENSITY_DRAWS,
-) -> np.ndarray:
+) -> Float[np.ndarray, "... m"]:
     """Of some coordinates, or all: of the mean over draws, (point,), or each, (chain, draw, point).
 
     ``points`` has a column for each of ``channels``.
@@ -207,11 +225,12 @@ def log_density(
         of_draw: OfDraw = partial(
             _log_marginal_inside, window, jnp.array(kept), jnp.array(rest), number
         )
-        heaviest = (a[rows, heavy] for a in (log_c, drawn.means, drawn.covariances))
-        values = over_draws(of_draw, (*heaviest, np.arange(len(heavy))), x, draws)
+        parts = (a[rows, heavy] for a in (log_c, drawn.means, drawn.covariances))
+        values = over_draws(of_draw, (Weighted.of(*parts), jnp.arange(len(heavy))), x, draws)
     else:
-        parts = (log_c, drawn.means[..., kept], drawn.covariances[..., kept, :][..., kept])
-        values = over_draws(log_mixture, parts, x, draws)
+        covariances = drawn.covariances[..., kept, :][..., kept]
+        one = Weighted.of(log_c, drawn.means[..., kept], covariances)
+        values = over_draws(log_mixture, (one,), x, draws)
         if truncated:
             scalar = posterior["observed_data"].dataset["x"].ndim == 1
             passes = window_probability(window, x[:, np.argsort(kept)], number, scalar)
@@ -221,30 +240,32 @@ def log_density(
     return values.reshape(*drawn.shape, len(x)) if draws else values
 
 
-def window_probability(window: Window, x: np.ndarray, group: int, scalar: bool) -> np.ndarray:
-    """a(x) of points (m, d), for the group at place ``group``."""
+def window_probability(
+    window: Window, x: Float[np.ndarray, "m d"], group: int, scalar: bool
+) -> Float[np.ndarray, " m"]:
+    """a(x) of points, for the group at place ``group``."""
     points = jnp.asarray(x[:, 0] if scalar else x)
     return np.asarray(window.probability(points, jnp.full(len(x), group)))
 
 
 def _log_marginal_inside(
     window: Window,
-    kept: jax.Array,
-    rest: jax.Array,
+    kept: Int[Array, " A"],
+    rest: Int[Array, " B"],
     group: int,
-    log_c: jax.Array,
-    means: jax.Array,
-    covariances: jax.Array,
-    draw: jax.Array,
-    points: jax.Array,
-) -> jax.Array:
-    """log sum_k c_k N_k(x_A) E_k[a | x_A] at points (A, m)."""
+    one: Weighted,
+    draw: Int[Array, ""],
+    points: Float[Array, "A m"],
+) -> Float[Array, " m"]:
+    """log sum_k c_k N_k(x_A) E_k[a | x_A] at points x_A."""
     key = jax.random.fold_in(keys.from_seed(0), draw)
-    d, m = means.shape[1], points.shape[1]
+    d, m = one.means.shape[1], points.shape[1]
     normals = ndtri(shifted(key, lattice(MARGINAL_POINTS, rest.shape[0])))
     finite = jnp.where(jnp.isfinite(points), points, 0.0)  # where they are not, log_normal says it
 
-    def of_component(mean: jax.Array, covariance: jax.Array) -> jax.Array:
+    def of_component(
+        mean: Float[Array, " d"], covariance: Float[Array, "d d"]
+    ) -> Float[Array, " m"]:
         own = covariance[kept][:, kept]
         root = jnp.linalg.cholesky(own)
         log_normal = log_normals(points, mean[kept][None], root[None])[0]
@@ -261,8 +282,8 @@ def _log_marginal_inside(
         passed = window.probability(flat, jnp.full(flat.shape[0], group))
         return log_normal + jnp.log(passed.reshape(m, -1).mean(1))
 
-    terms = jax.lax.map(lambda part: of_component(*part), (means, covariances))
-    return jax.nn.logsumexp(terms + log_c[:, None], axis=0)
+    terms = jax.lax.map(lambda part: of_component(*part), one[1:])
+    return jax.nn.logsumexp(terms + one.log_c[:, None], axis=0)
 
 
 #: Rounds of proposals before an event is given up, and the least number of proposals in each.
@@ -277,10 +298,10 @@ def predict(
     size: int,
     *,
     truncated: bool,
-    group: Any,
+    group: object,
     seed: int,
-) -> np.ndarray:
-    """(size, d): components by their weights (before the filter or in the window), then points.
+) -> Float[np.ndarray, "size ..."]:
+    """Components by their weights (before the filter or in the window), then points.
 
     Within the window a component is drawn by its weight there, and then a point from it until one
     passes.
@@ -301,15 +322,15 @@ def predict(
     key = keys.from_seed(seed)
     result = np.empty_like(means)
     pending = np.arange(size)
-    for turn in range(MOST_ROUNDS):
+    for attempt in range(MOST_ROUNDS):
         # Always as many, for JAX compiles for each number; the fewer events, the more for each.
         own = np.resize(pending, max(size, PROPOSALS))
         y = means[own] + np.einsum("nij,nj->ni", roots[own], rng.standard_normal(means[own].shape))
         passed = np.ones(len(own), bool)
         if truncated:
             points = jnp.asarray(y[:, 0] if scalar else y)
-            group_of = jnp.full(len(own), number)
-            passed = np.asarray(window.passes(jax.random.fold_in(key, turn), points, group_of))
+            own_key = jax.random.fold_in(key, attempt)
+            passed = np.asarray(window.passes(own_key, points, jnp.full(len(own), number)))
         found, first = np.unique(own[passed], return_index=True)
         result[found] = y[passed][first]
         pending = np.setdiff1d(pending, found)
