@@ -267,7 +267,7 @@ class OwnRejectionsForgotten(WindowSampler):
 NEGATIVE_CONTROLS = [WeightsFromEventsOnly, GrowthForgotten, OwnRejectionsForgotten]
 
 
-def test_a_broken_twin_is_caught():
+def test_weights_from_events_only_are_caught():
     assert change(*make(WeightsFromEventsOnly, moves=0, reshape=False)) < FALSE_ALARM
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike
+from jaxtyping import Float
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_scalar
@@ -51,7 +51,7 @@ class SampledDensity(DensityMixin, BaseEstimator):
     random_state: RandomState = None
     verbose: bool = False
 
-    def fit(self: Fitted, X: ArrayLike, y: object = None) -> Fitted:
+    def fit(self: Fitted, X: object, y: object = None) -> Fitted:
         """Sample the posterior.
 
         Parameters
@@ -79,10 +79,10 @@ class SampledDensity(DensityMixin, BaseEstimator):
         """The model that the parameters describe, for d features."""
         raise NotImplementedError
 
-    def _look(self, x: np.ndarray, seed: int) -> None:
+    def _look(self, x: Float[np.ndarray, "n d"], seed: int) -> None:
         """What else is made of the posterior."""
 
-    def _draw(self, model: Model, x: np.ndarray, seed: int) -> xr.DataTree:
+    def _draw(self, model: Model, x: Float[np.ndarray, "n ..."], seed: int) -> xr.DataTree:
         """The posterior; ``trouble_`` and ``converged_`` say how far to trust it."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", TrustWarning)  # ``fit`` gives one for all of them
@@ -110,7 +110,7 @@ class SampledDensity(DensityMixin, BaseEstimator):
         self.converged_ = all(value < R_HAT_LIMIT for value in r_hats)
         return posterior
 
-    def _checked(self, X: ArrayLike) -> np.ndarray:
+    def _checked(self, X: object) -> Float[np.ndarray, "n d"]:
         """New points, for a fitted estimator."""
         check_is_fitted(self, "posterior_")
         return validate_data(self, X, dtype=np.float64, reset=False)

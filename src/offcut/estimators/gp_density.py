@@ -8,6 +8,7 @@ from numbers import Integral
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from numpyro.distributions import Distribution
 from sklearn.utils import check_scalar
@@ -115,19 +116,19 @@ class GaussianProcessDensity(SampledDensity):
             method=self.method,
         )
 
-    def _draw(self, model: Model, x: np.ndarray, seed: int) -> xr.DataTree:
+    def _draw(self, model: Model, x: Float[np.ndarray, "n d"], seed: int) -> xr.DataTree:
         return super()._draw(model, x[:, 0] if x.shape[1] == 1 else x, seed)
 
-    def score_samples(self, X: ArrayLike) -> np.ndarray:
-        """Log of the posterior-mean density, (n_samples,); -inf outside the support."""
-        X = self._checked(X)
-        return self.model_.score_samples(self.posterior_, X)
+    def score_samples(self, X: object) -> Float[np.ndarray, " n"]:
+        """Log of the posterior-mean density; -inf outside the support."""
+        x = self._checked(X)
+        return self.model_.score_samples(self.posterior_, x)
 
-    def score(self, X: ArrayLike, y: object = None) -> float:
+    def score(self, X: object, y: object = None) -> float:
         """Sum of ``score_samples``: total log-likelihood, as of ``KernelDensity``."""
         return float(np.sum(self.score_samples(X)))
 
-    def bands(self, X: ArrayLike, probability: float = 0.9) -> Bands:
+    def bands(self, X: object, probability: float = 0.9) -> Bands:
         """Pointwise credible bands of the density.
 
         Parameters
@@ -141,10 +142,12 @@ class GaussianProcessDensity(SampledDensity):
         Bands
             With ``mean``, ``median``, ``lower`` and ``upper`` of shape (n_samples,).
         """
-        X = self._checked(X)
-        return self.model_.bands(self.posterior_, X, probability)
+        x = self._checked(X)
+        return self.model_.bands(self.posterior_, x, probability)
 
-    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> np.ndarray:
+    def sample(
+        self, n_samples: int = 1, random_state: RandomState = None
+    ) -> Float[np.ndarray, "n d"]:
         """New points from the posterior predictive distribution.
 
         Parameters

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from numpyro.distributions import Distribution
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
@@ -123,11 +124,11 @@ class TruncatedGaussianMixture(
     log_accept: Callable | None = None
     loss: str = "vi"
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """Population of the largest posterior probability, (n_samples,)."""
+    def predict(self, X: object) -> Int[np.ndarray, " n"]:
+        """Population of the largest posterior probability."""
         return self.predict_proba(X).argmax(1)
 
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+    def predict_proba(self, X: object) -> Float[np.ndarray, "n clusters"]:
         """Posterior probability of each population, (n_samples, n_clusters_).
 
         Averaged over at most 200 draws. Points outside the window have them too: there they say
@@ -135,22 +136,22 @@ class TruncatedGaussianMixture(
         """
         return self._probabilities(self._checked(X))
 
-    def transform(self, X: ArrayLike) -> np.ndarray:
+    def transform(self, X: object) -> Float[np.ndarray, "n clusters"]:
         """The same as ``predict_proba``: memberships as features for a pipeline."""
         return self.predict_proba(X)
 
-    def score_samples(self, X: ArrayLike) -> np.ndarray:
-        """Log of the posterior-mean density in the window, (n_samples,); -inf outside."""
-        X = self._checked(X)
-        return log_density(self.posterior_, self.model_.window, X)
+    def score_samples(self, X: object) -> Float[np.ndarray, " n"]:
+        """Log of the posterior-mean density in the window; -inf outside."""
+        x = self._checked(X)
+        return log_density(self.posterior_, self.model_.window, x)
 
-    def score(self, X: ArrayLike, y: object = None) -> float:
+    def score(self, X: object, y: object = None) -> float:
         """Mean of ``score_samples``."""
         return float(np.mean(self.score_samples(X)))
 
     def sample(
         self, n_samples: int = 1, random_state: RandomState = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]]:
         """New points in the window from the posterior predictive distribution.
 
         Parameters
@@ -200,7 +201,7 @@ class TruncatedGaussianMixture(
             reshape=region is not None or self.log_accept is not None,
         )
 
-    def _look(self, x: np.ndarray, seed: int) -> None:
+    def _look(self, x: Float[np.ndarray, "n d"], seed: int) -> None:
         """The consensus partition and the table of its parts."""
         found = self.model_.labels(self.posterior_, loss=self.loss, seed=seed)
         self._found = only_matched(found, x)
@@ -211,7 +212,7 @@ class TruncatedGaussianMixture(
         self.means_ = np.array([row.mean for row in self.populations_])
         self.covariances_ = np.array([row.covariance for row in self.populations_])
 
-    def _probabilities(self, X: np.ndarray) -> np.ndarray:
+    def _probabilities(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n clusters"]:
         found = self._found
         return probabilities(found.draws, found.matches, self.n_clusters_, X)
 

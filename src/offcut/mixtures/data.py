@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -90,7 +91,7 @@ class HoldsValues(Protocol):
 
 def as_events(data: object, taker: str = "a mixture") -> tuple[Float[np.ndarray, "n d"], bool]:
     """(n, d) floats, and whether the data are single numbers."""
-    if isinstance(data, HoldsValues) and not isinstance(data, dict):
+    if isinstance(data, HoldsValues) and not isinstance(data, Mapping):
         data = data.values
     values = as_arrays(data, "data")
     if isinstance(values, dict | tuple):

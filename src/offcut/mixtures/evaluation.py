@@ -12,7 +12,7 @@ applies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -29,15 +29,13 @@ from offcut.mixtures.groups import fitted_names, place_of_group
 from offcut.mixtures.window import Window
 from offcut.mixtures.window_mass import lattice, shifted
 from offcut.numerics import keys
-from offcut.numerics.normal import log_normals
+from offcut.numerics.normal import FAR, log_normals
 from offcut.programs.precision import in_float64
 
-#: Numbers in one temporary array.
-ROOM = 2**22
+#: Numbers that stay in a cache together, and the fewest points at a time.
+CACHE, FEWEST = 2**17, 64
 #: (what is known of one draw ..., points) -> one number for each point, or more
 OfDraw = Callable[..., Shaped[Array, "... m"]]
-#: ``Weighted``, and what else is known of every draw
-ByDraw = tuple
 
 
 class Draws(NamedTuple):
@@ -104,16 +102,32 @@ def finite_log(weights: Float[np.ndarray, " ..."]) -> Float[np.ndarray, " ..."]:
 
 
 class Weighted(NamedTuple):
-    """log c_k and the components of sum_k c_k N_k, in one draw or in each."""
+    """sum_k c_k N_k, in one draw or in each: log N_k(x) = constant - ½ |R_k⁻¹(x - mu_k)|².
 
-    log_c: Float[Array, "... K"]  # by group as well, for labels
-    means: Float[Array, "... K d"]
-    covariances: Float[Array, "... K d d"]
+    Points are given from ``centre``, where their differences keep all digits. The same rows of all
+    R_k⁻¹ stand together, so that each takes one product of matrices.
+    """
 
-    @classmethod
-    def of(cls, log_c: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> Weighted:
-        """From NumPy's arrays."""
-        return cls(jnp.asarray(log_c), jnp.asarray(means), jnp.asarray(covariances))
+    log_c: Float[Array, "... K"]  # with the constant of N_k; by group as well, for labels
+    inverses: Float[Array, "... d K d"]
+    offsets: Float[Array, "... d K"]  # R_k⁻¹(mu_k - centre)
+
+
+def weighted(
+    log_c: Float[np.ndarray, "S ... K"],
+    means: Float[np.ndarray, "S K d"],
+    covariances: Float[np.ndarray, "S K d d"],
+) -> tuple[Weighted, Float[np.ndarray, " d"]]:
+    """Of all draws, and the centre, where most components are."""
+    S, K, d = means.shape
+    centre = np.median(means.reshape(-1, d), axis=0)
+    roots = np.linalg.cholesky(covariances)
+    inverses = np.linalg.inv(roots)
+    constant = -np.log(np.diagonal(roots, axis1=2, axis2=3)).sum(2) - 0.5 * d * np.log(2 * np.pi)
+    log_c = log_c + constant.reshape(S, *[1] * (log_c.ndim - 2), K)
+    offsets = np.einsum("skij,skj->sik", inverses, means - centre)
+    parts = (log_c, inverses.transpose(0, 2, 1, 3), offsets)
+    return Weighted(*map(jnp.asarray, parts)), centre
 
 
 def log_summands(
@@ -121,7 +135,13 @@ def log_summands(
 ) -> Float[Array, "K m"]:
     """log c_k N_k at points; where c_k is by group, ``group`` has that of each point."""
     log_c = one.log_c[:, None] if group is None else one.log_c[group].T
-    return log_normals(points, one.means, jnp.linalg.cholesky(one.covariances)) + log_c
+
+    def add(total: Float[Array, "K m"], row: tuple) -> tuple[Float[Array, "K m"], None]:
+        inverse, offset = row
+        return total - 0.5 * (inverse @ points - offset[:, None]) ** 2, None
+
+    start = jnp.broadcast_to(log_c, (log_c.shape[0], points.shape[1]))
+    return jax.lax.scan(add, start, (one.inverses, one.offsets))[0]
 
 
 def log_mixture(one: Weighted, points: Float[Array, "d m"]) -> Float[Array, " m"]:
@@ -129,33 +149,33 @@ def log_mixture(one: Weighted, points: Float[Array, "d m"]) -> Float[Array, " m"
     return jax.nn.logsumexp(log_summands(one, points), axis=0)
 
 
-def chunks(rows: int, width: int) -> Iterator[slice]:
-    """Slices of ``rows`` such that each has about ROOM numbers, ``width`` for a row."""
-    step = max(1, ROOM // max(width, 1))
-    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
-
-
 def over_draws(
-    of_draw: OfDraw, by_draw: ByDraw, x: Float[np.ndarray, "m d"], each: bool = False
+    of_draw: OfDraw, by_draw: tuple, x: Float[np.ndarray, "m d"], width: int, each: bool = False
 ) -> Float[np.ndarray, "... m"]:
     """``of_draw(*by_draw in one draw, points)`` at points, whose axis is the last.
 
-    The log of the mean over draws of its exponential, or the values of each draw.
+    The log of the mean over draws of its exponential, or the values of each draw. ``width``
+    numbers for each point fit into a cache together. At a coordinate that is infinite, or beyond
+    ``FAR``, the values are -inf; at one that is NaN, NaN.
     """
+    near = (np.abs(x) < FAR).all(1)
+    known = np.where(near[:, None], x, 0.0)
     evaluate = in_each_draw if each else _log_mean_over_draws
+    step = 2 ** int(np.log2(max(FEWEST, CACHE // width)))
     found = []
-    for part in chunks(len(x), 4 * by_draw[0].means.shape[1]):
+    for start in range(0, len(x), step):
+        part = known[start : start + step]
         # Compiled for powers of two, not for every number of points.
-        number = part.stop - part.start
-        points = np.resize(x[part], (2 ** int(np.ceil(np.log2(number))), x.shape[1]))
-        values = evaluate(of_draw, by_draw, jnp.asarray(points.T))
-        found.append(np.asarray(values)[..., :number])
-    return np.concatenate(found, axis=-1)
+        padded = np.resize(part, (max(FEWEST, 2 ** int(np.ceil(np.log2(len(part))))), x.shape[1]))
+        values = np.asarray(evaluate(of_draw, by_draw, jnp.asarray(padded.T)))
+        found.append(values[..., : len(part)])
+    elsewhere = np.where(np.isnan(x).any(1), np.nan, -np.inf)
+    return np.where(near, np.concatenate(found, axis=-1), elsewhere)
 
 
 @partial(jax.jit, static_argnums=0)
 def in_each_draw(
-    of_draw: OfDraw, by_draw: ByDraw, *rest: Shaped[Array, " ..."]
+    of_draw: OfDraw, by_draw: tuple, *rest: Shaped[Array, " ..."]
 ) -> Shaped[Array, "S ... m"]:
     """``rest`` is the same for all draws."""
     return jax.lax.map(lambda draw: of_draw(*draw, *rest), by_draw)
@@ -163,12 +183,12 @@ def in_each_draw(
 
 @partial(jax.jit, static_argnums=0)
 def _log_mean_over_draws(
-    of_draw: OfDraw, by_draw: ByDraw, points: Float[Array, "d m"]
+    of_draw: OfDraw, by_draw: tuple, points: Float[Array, "d m"]
 ) -> Float[Array, "... m"]:
     def at(i: int | Int[Array, ""]) -> Float[Array, "... m"]:
         return of_draw(*jax.tree.map(lambda a: a[i], by_draw), points)
 
-    number = by_draw[0].means.shape[0]
+    number = jax.tree.leaves(by_draw)[0].shape[0]
     start = jnp.full_like(jax.eval_shape(at, 0), -jnp.inf)
     total = jax.lax.fori_loop(0, number, lambda i, total: jnp.logaddexp(total, at(i)), start)
     return total - np.log(number)
@@ -226,11 +246,12 @@ def log_density(
             _log_marginal_inside, window, jnp.array(kept), jnp.array(rest), number
         )
         parts = (a[rows, heavy] for a in (log_c, drawn.means, drawn.covariances))
-        values = over_draws(of_draw, (Weighted.of(*parts), jnp.arange(len(heavy))), x, draws)
+        by_draw = (*map(jnp.asarray, parts), jnp.arange(len(heavy)))
+        values = over_draws(of_draw, by_draw, x, MARGINAL_POINTS * d, draws)
     else:
         covariances = drawn.covariances[..., kept, :][..., kept]
-        one = Weighted.of(log_c, drawn.means[..., kept], covariances)
-        values = over_draws(log_mixture, (one,), x, draws)
+        one, centre = weighted(log_c, drawn.means[..., kept], covariances)
+        values = over_draws(log_mixture, (one,), x - centre, 4 * log_c.shape[1], draws)
         if truncated:
             scalar = posterior["observed_data"].dataset["x"].ndim == 1
             passes = window_probability(window, x[:, np.argsort(kept)], number, scalar)
@@ -253,15 +274,16 @@ def _log_marginal_inside(
     kept: Int[Array, " A"],
     rest: Int[Array, " B"],
     group: int,
-    one: Weighted,
+    log_c: Float[Array, " K"],
+    means: Float[Array, "K d"],
+    covariances: Float[Array, "K d d"],
     draw: Int[Array, ""],
     points: Float[Array, "A m"],
 ) -> Float[Array, " m"]:
     """log sum_k c_k N_k(x_A) E_k[a | x_A] at points x_A."""
     key = jax.random.fold_in(keys.from_seed(0), draw)
-    d, m = one.means.shape[1], points.shape[1]
+    d, m = means.shape[1], points.shape[1]
     normals = ndtri(shifted(key, lattice(MARGINAL_POINTS, rest.shape[0])))
-    finite = jnp.where(jnp.isfinite(points), points, 0.0)  # where they are not, log_normal says it
 
     def of_component(
         mean: Float[Array, " d"], covariance: Float[Array, "d d"]
@@ -272,7 +294,7 @@ def _log_marginal_inside(
         slope = jnp.linalg.solve(own, covariance[kept][:, rest]).T
         left = covariance[rest][:, rest] - slope @ covariance[kept][:, rest]
         noise = normals @ jnp.linalg.cholesky(left).T
-        middle = mean[rest][None, :] + (finite - mean[kept][:, None]).T @ slope.T
+        middle = mean[rest][None, :] + (points - mean[kept][:, None]).T @ slope.T
         whole = jnp.zeros((m, normals.shape[0], d))
         whole = whole.at[:, :, kept].set(
             jnp.broadcast_to(points.T[:, None], (m, len(normals), kept.shape[0]))
@@ -282,8 +304,8 @@ def _log_marginal_inside(
         passed = window.probability(flat, jnp.full(flat.shape[0], group))
         return log_normal + jnp.log(passed.reshape(m, -1).mean(1))
 
-    terms = jax.lax.map(lambda part: of_component(*part), one[1:])
-    return jax.nn.logsumexp(terms + one.log_c[:, None], axis=0)
+    terms = jax.lax.map(lambda part: of_component(*part), (means, covariances))
+    return jax.nn.logsumexp(terms + log_c[:, None], axis=0)
 
 
 #: Rounds of proposals before an event is given up, and the least number of proposals in each.

@@ -28,12 +28,12 @@ from offcut.mixtures.evaluation import (
     Draws,
     Weighted,
     as_points,
-    chunks,
     draws_of,
     in_each_draw,
     log_summands,
     log_terms,
     over_draws,
+    weighted,
 )
 from offcut.mixtures.groups import listed, place_of_group
 from offcut.numerics import keys
@@ -44,6 +44,8 @@ from offcut.programs.precision import in_float64
 ByGroup = float | Float[np.ndarray, " G"]
 #: Ends of the intervals.
 INTERVAL = (0.05, 0.95)
+#: Events are labelled in pieces with so many log densities.
+ROOM = 2**22
 #: Points further out count as this far out in the same direction: their squares would overflow.
 FAR = 1e120
 
@@ -137,11 +139,13 @@ def draw_labels(
 ) -> Int[np.ndarray, "S n"]:
     """A label for each event in each draw: p(z = k) ∝ (w_k / Z_k) N_k(x)."""
     key = keys.from_seed(seed)
-    parts = Weighted.of(log_terms(drawn), drawn.means, drawn.covariances)
+    parts, centre = weighted(log_terms(drawn), drawn.means, drawn.covariances)
     by_draw = (parts, jnp.arange(len(drawn.means)))
     found = []
-    for number, part in enumerate(chunks(len(x), drawn.means.shape[1])):
-        some = (key, jnp.int32(number), jnp.asarray(x[part].T), jnp.asarray(group[part]))
+    step = max(1, ROOM // drawn.means.shape[1])
+    for number, start in enumerate(range(0, len(x), step)):
+        part = slice(start, start + step)
+        some = (key, jnp.int32(number), jnp.asarray((x[part] - centre).T), jnp.asarray(group[part]))
         found.append(np.asarray(in_each_draw(_labels, by_draw, *some)))
     return np.concatenate(found, axis=1)
 
@@ -166,8 +170,9 @@ def probabilities(
     """Of each of ``count`` populations."""
     x = x * (FAR / np.abs(x).max(1, keepdims=True, initial=FAR))
     belongs = matches[:, None, :] == np.arange(count)[:, None]
-    parts = Weighted.of(log_terms(drawn)[:, 0], drawn.means, drawn.covariances)
-    log_shares = over_draws(_log_shares, (parts, jnp.asarray(belongs)), x)
+    parts, centre = weighted(log_terms(drawn)[:, 0], drawn.means, drawn.covariances)
+    by_draw = (parts, jnp.asarray(belongs))
+    log_shares = over_draws(_log_shares, by_draw, x - centre, 4 * belongs.shape[2])
     shares = np.exp(log_shares - log_shares.max(0))
     return (shares / shares.sum(0)).T
 
