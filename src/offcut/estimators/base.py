@@ -17,9 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from offcut.base import Model
 from offcut.errors import TrustWarning
-from offcut.result.advice import R_HAT_LIMIT
 from offcut.result.diagnostics import rejection_numbers
-from offcut.result.overview import summary
+from offcut.result.summary import R_HAT_LIMIT, summary
 from offcut.sampling import sample
 
 #: What scikit-learn takes for a source of random numbers.

@@ -19,7 +19,7 @@ from offcut.estimators.base import RandomState, SampledDensity
 from offcut.gp.evaluation import Bands
 from offcut.gp.model import GPDensity
 from offcut.numerics.normal import NormalInverseWishart
-from offcut.numerics.spelling import renamed
+from offcut.numerics.text import renamed
 from offcut.regions import Box
 
 

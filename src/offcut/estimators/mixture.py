@@ -20,7 +20,7 @@ from offcut.mixtures.evaluation import log_density
 from offcut.mixtures.model import TruncatedMixture
 from offcut.mixtures.populations import only_matched, probabilities
 from offcut.numerics.normal import NormalInverseWishart
-from offcut.numerics.spelling import renamed
+from offcut.numerics.text import renamed
 from offcut.regions import Box, Region
 
 

@@ -30,7 +30,7 @@ from offcut.mixtures.data import as_events
 from offcut.models.prior import Prior
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.rendering import call
-from offcut.numerics.spelling import renamed
+from offcut.numerics.text import renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
 from offcut.regions.box import Box

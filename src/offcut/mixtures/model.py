@@ -33,7 +33,7 @@ from offcut.mixtures.weights import Concentration, Hierarchy, Sticks
 from offcut.mixtures.window import Window
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.rendering import call
-from offcut.numerics.spelling import renamed
+from offcut.numerics.text import renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
 
@@ -141,7 +141,10 @@ class TruncatedMixture(Model):
         looked_up = names if self.window.by_group else ()
         layout = MixtureLayout.of(n, d, len(names), self.components, looked_up)
         sampler = self._sampler(layout, scalar)
-        shift, scale = x.mean(0), np.sqrt(np.diagonal(base.scale) / max(base.degrees - d - 1, 1.0))
+        shift, scale = (
+            x.mean(0),
+            np.sqrt(np.diagonal(np.asarray(base.scale)) / max(base.degrees - d - 1, 1.0)),
+        )
         padded = np.zeros((d, layout.rows))
         padded[:, :n] = ((x - shift) / scale).T
         groups = np.zeros(layout.rows, np.int32)
