@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jaxtyping import config as typing_config
 from jaxtyping import install_import_hook
 
 #: Rooms whose annotations are checked in every call of these tests, shapes included.
@@ -131,6 +132,14 @@ def no_programs_of_patched_code(request: pytest.FixtureRequest) -> Any:
     patch.setattr = setattr_with_own_programs
     yield
     programs.CACHE = shared
+
+
+@pytest.fixture
+def unchecked() -> Any:
+    """No check of types: for calls that are wrong on purpose, which our own messages answer."""
+    typing_config.update("jaxtyping_disable", True)
+    yield
+    typing_config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

@@ -60,6 +60,7 @@ def sklearn_checks() -> list[Any]:
     return found
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("estimator", "check"), sklearn_checks())
 def test_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -250,6 +251,7 @@ def test_names_of_columns(fitted: TruncatedGaussianMixture) -> None:
         mixture.predict(frame[["CD8", "CD4"]])
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -61,6 +61,7 @@ def sklearn_checks() -> list[Any]:
     return found
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("estimator", "check"), sklearn_checks())
 def test_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -175,6 +176,7 @@ def test_pipeline() -> None:
     assert last.n_features_in_ == 1
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -370,6 +370,7 @@ def by_name(names=("pre", "post")):
     return posterior_of(x, means, covariances, shares, group=group), x, group, shares
 
 
+@pytest.mark.usefixtures("unchecked")  # 0.0 names no group
 def test_groups_are_asked_for_by_name():
     posterior, x, _, shares = by_name()
     model = offcut.TruncatedMixture(components=K, hierarchical=True)

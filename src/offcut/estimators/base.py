@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_scalar
@@ -38,7 +39,6 @@ class SampledDensity(DensityMixin, BaseEstimator):
     given, and ``fit`` checks it.
     """
 
-    __no_type_check__: ClassVar[bool] = True  # of the fields
     model_: Model = field(init=False)
     posterior_: xr.DataTree = field(init=False)
     _: KW_ONLY
@@ -50,7 +50,7 @@ class SampledDensity(DensityMixin, BaseEstimator):
     random_state: RandomState = None
     verbose: bool = False
 
-    def fit(self: Fitted, X: object, y: object = None) -> Fitted:
+    def fit(self: Fitted, X: ArrayLike, y: object = None) -> Fitted:
         """Sample the posterior.
 
         Parameters
@@ -109,7 +109,7 @@ class SampledDensity(DensityMixin, BaseEstimator):
         self.converged_ = all(value < R_HAT_LIMIT for value in r_hats)
         return posterior
 
-    def _checked(self, X: object) -> Float[np.ndarray, "n d"]:
+    def _checked(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
         """New points, for a fitted estimator."""
         check_is_fitted(self, "posterior_")
         return validate_data(self, X, dtype=np.float64, reset=False)

@@ -119,16 +119,16 @@ class GaussianProcessDensity(SampledDensity):
     def _draw(self, model: Model, x: Float[np.ndarray, "n d"], seed: int) -> xr.DataTree:
         return super()._draw(model, x[:, 0] if x.shape[1] == 1 else x, seed)
 
-    def score_samples(self, X: object) -> Float[np.ndarray, " n"]:
+    def score_samples(self, X: ArrayLike) -> Float[np.ndarray, " n"]:
         """Log of the posterior-mean density; -inf outside the support."""
         x = self._checked(X)
         return self.model_.score_samples(self.posterior_, x)
 
-    def score(self, X: object, y: object = None) -> float:
+    def score(self, X: ArrayLike, y: object = None) -> float:
         """Sum of ``score_samples``: total log-likelihood, as of ``KernelDensity``."""
         return float(np.sum(self.score_samples(X)))
 
-    def bands(self, X: object, probability: float = 0.9) -> Bands:
+    def bands(self, X: ArrayLike, probability: float = 0.9) -> Bands:
         """Pointwise credible bands of the density.
 
         Parameters

@@ -124,11 +124,11 @@ class TruncatedGaussianMixture(
     log_accept: Callable | None = None
     loss: str = "vi"
 
-    def predict(self, X: object) -> Int[np.ndarray, " n"]:
+    def predict(self, X: ArrayLike) -> Int[np.ndarray, " n"]:
         """Population of the largest posterior probability."""
         return self.predict_proba(X).argmax(1)
 
-    def predict_proba(self, X: object) -> Float[np.ndarray, "n clusters"]:
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n clusters"]:
         """Posterior probability of each population, (n_samples, n_clusters_).
 
         Averaged over at most 200 draws. Points outside the window have them too: there they say
@@ -136,16 +136,16 @@ class TruncatedGaussianMixture(
         """
         return self._probabilities(self._checked(X))
 
-    def transform(self, X: object) -> Float[np.ndarray, "n clusters"]:
+    def transform(self, X: ArrayLike) -> Float[np.ndarray, "n clusters"]:
         """The same as ``predict_proba``: memberships as features for a pipeline."""
         return self.predict_proba(X)
 
-    def score_samples(self, X: object) -> Float[np.ndarray, " n"]:
+    def score_samples(self, X: ArrayLike) -> Float[np.ndarray, " n"]:
         """Log of the posterior-mean density in the window; -inf outside."""
         x = self._checked(X)
         return log_density(self.posterior_, self.model_.window, x)
 
-    def score(self, X: object, y: object = None) -> float:
+    def score(self, X: ArrayLike, y: object = None) -> float:
         """Mean of ``score_samples``."""
         return float(np.mean(self.score_samples(X)))
 

@@ -36,6 +36,7 @@ from offcut.numerics.rendering import call
 from offcut.numerics.text import renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
+from offcut.regions import Region
 
 WEIGHTS = ("latent", "window")
 #: Features of an event have an indicator for each group.
@@ -94,10 +95,10 @@ class TruncatedMixture(Model):
     @renamed(prior="weights")
     def __init__(
         self,
-        region: object = None,
+        region: Region | Callable | None = None,
         components: int = 50,
         alpha: float | dist.Distribution = 1.0,
-        base: object = None,
+        base: NormalInverseWishart | None = None,
         *,
         log_accept: Callable | None = None,
         weights: str = "latent",
@@ -190,7 +191,7 @@ class TruncatedMixture(Model):
         draws: bool = False,
         truncated: bool = True,
         *,
-        group: object = None,
+        group: str | int | None = None,
         most: int | None = DENSITY_DRAWS,
     ) -> Float[np.ndarray, "... m"]:
         """Posterior-mean density at points, or the density of each draw.
@@ -221,7 +222,7 @@ class TruncatedMixture(Model):
         draws: bool = False,
         truncated: bool = True,
         *,
-        group: object = None,
+        group: str | int | None = None,
         most: int | None = 100,
     ) -> Float[np.ndarray, "... m"]:
         """Density of some channels, the others integrated out; ``points`` is (point, channels).
@@ -276,7 +277,7 @@ class TruncatedMixture(Model):
         return tabulate(labels, channels)
 
     def compare(
-        self, labels: Labels, first: object = None, second: object = None
+        self, labels: Labels, first: str | int | None = None, second: str | int | None = None
     ) -> list[Difference]:
         """Which populations differ between two groups, with uncertainty; the most certain first.
 
@@ -290,7 +291,7 @@ class TruncatedMixture(Model):
         size: int,
         *,
         truncated: bool = True,
-        group: object = None,
+        group: str | int | None = None,
         seed: int = 0,
     ) -> Float[np.ndarray, "size ..."]:
         """Posterior predictive events, (size, channel): each from a draw chosen at random."""
