@@ -89,11 +89,16 @@ class HoldsValues(Protocol):
     def values(self) -> ArrayLike: ...
 
 
+def values_of(data: object) -> object:
+    """The numbers of a table; anything else as it is."""
+    if isinstance(data, HoldsValues) and not isinstance(data, Mapping):
+        return data.values
+    return data
+
+
 def as_events(data: object, taker: str = "a mixture") -> tuple[Float[np.ndarray, "n d"], bool]:
     """(n, d) floats, and whether the data are single numbers."""
-    if isinstance(data, HoldsValues) and not isinstance(data, Mapping):
-        data = data.values
-    values = as_arrays(data, "data")
+    values = as_arrays(values_of(data), "data")
     if isinstance(values, dict | tuple):
         raise DataError(f"{taker} takes one array (events, channels), got a dict or tuple")
     count_rows(values, "data")

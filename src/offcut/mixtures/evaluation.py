@@ -22,9 +22,9 @@ import numpy as np
 import xarray as xr
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float, Int, Shaped
-from numpy.typing import ArrayLike
 
 from offcut.errors import DataError, SettingsError
+from offcut.mixtures.data import values_of
 from offcut.mixtures.groups import fitted_names, place_of_group
 from offcut.mixtures.window import Window
 from offcut.mixtures.window_mass import lattice, shifted
@@ -196,7 +196,7 @@ def _log_mean_over_draws(
 
 def as_points(points: object, d: int) -> Float[np.ndarray, "m d"]:
     """Floats from whatever was given; for d = 1 numbers will do."""
-    array = np.asarray(getattr(points, "values", points), float)
+    array = np.asarray(values_of(points), float)
     if d == 1 and array.ndim <= 1:
         array = array.reshape(-1, 1)
     if array.ndim == 1 and array.shape[0] == d:
@@ -218,7 +218,7 @@ MARGINAL_POINTS = 16
 def log_density(
     posterior: xr.DataTree,
     window: Window,
-    points: ArrayLike,
+    points: object,
     channels: Sequence[int] | None = None,
     draws: bool = False,
     truncated: bool = True,

@@ -187,7 +187,7 @@ class TruncatedMixture(Model):
     def density(
         self,
         posterior: xr.DataTree,
-        points: ArrayLike,
+        points: ArrayLike | HoldsValues,
         draws: bool = False,
         truncated: bool = True,
         *,
@@ -217,7 +217,7 @@ class TruncatedMixture(Model):
     def marginal(
         self,
         posterior: xr.DataTree,
-        points: ArrayLike,
+        points: ArrayLike | HoldsValues,
         channels: tuple[int, ...],
         draws: bool = False,
         truncated: bool = True,
