@@ -20,6 +20,7 @@ from offcut.mixtures.allocation import all_events
 from offcut.mixtures.data import MixtureData, MixtureLayout
 from offcut.mixtures.in_window import WindowSampler, WindowState
 from offcut.mixtures.latent import LatentSampler, LatentState
+from offcut.mixtures.sampler import Mixture
 from offcut.mixtures.weights import Concentration, Hierarchy, Sticks
 from offcut.mixtures.window import Window
 from offcut.numerics import keys
@@ -66,7 +67,7 @@ def simulate(sampler, counts, budget, key):
     layout, n, K = sampler.layout, sum(counts), sampler.layout.components
     counts = jnp.asarray(counts, jnp.int32)
     key_weights, key_parts, key_label, key_noise, key_pass = jax.random.split(key, 5)
-    weights = sampler.weights.from_prior(key_weights)
+    weights = sampler.weights.first(key_weights, jnp.zeros((layout.groups, K)))
     components = draw_all(key_parts, BASE, jnp.zeros((K, size(D))))
     group = jnp.repeat(jnp.arange(layout.groups), counts, total_repeat_length=n)
     tries = budget + 1
@@ -102,18 +103,14 @@ def simulate(sampler, counts, budget, key):
         BASE,
         jnp.arange(2),
     )
-    common = {
-        "weights": weights,
-        "components": components,
-        "log_mass": jnp.zeros((sampler.windows, K)),
-        "frame": (jnp.zeros(D), jnp.ones(D)),
-    }
+    log_mass = jnp.zeros((sampler.windows, K))
+    mixture = Mixture(weights, components, log_mass, (jnp.zeros(D), jnp.ones(D)))
     if in_window:
         phi = features(y.reshape(-1, D).T).T.reshape(n, tries, -1)
         extra = jnp.sum(jnp.where(rejected[:, :, None], phi, 0.0), axis=1)
         held = all_events(layout, data).at[:n, : size(D)].add(extra)
         kept = jnp.full(rows, K, jnp.int32).at[:n].set(own)
-        state = WindowState(labels=kept, own=held, count=total.astype(jnp.int32), **common)
+        state = WindowState(mixture, kept, held, total.astype(jnp.int32))
         return state, data, occupied, fits
     like = (jax.ShapeDtypeStruct((D,), float), jax.ShapeDtypeStruct((), jnp.int32))
     buffer = empty_rejected(layout.buffer, like, layout.buffer.capacity(budget))
@@ -128,13 +125,14 @@ def simulate(sampler, counts, budget, key):
         owner=buffer.owner.at[:budget].set(owner.reshape(-1)[order].astype(jnp.int32)),
         count=total.astype(jnp.int32),
     )
-    return LatentState(rejected=held, **common), data, occupied, fits
+    return LatentState(mixture, held), data, occupied, fits
 
 
 def statistics(sampler, state, data, n):
     """Functions of (theta, X): of labelled components, and of the mixture."""
     x = data.x[:, :n].T
-    log_weights, components = state.weights.log_weights, state.components
+    weights, components = state.mixture.weights, state.mixture.components
+    log_weights = weights.log_weights
     w = jnp.exp(log_weights)
     mean = jnp.sum(w[:, :, None] * components.means[None], axis=1)
     spread = jnp.log(components.roots[:, 0, 0])
@@ -155,12 +153,12 @@ def statistics(sampler, state, data, n):
         "heaviest": jnp.max(w[-1]) * jnp.max(x),
         "density": jnp.clip(log_terms[0, 0], -20, 20),
         "densities": jnp.clip(jnp.mean(log_terms[-1]), -20, 20),
-        "alpha": jnp.log(state.weights.alpha),
+        "alpha": jnp.log(weights.alpha),
     }
     if isinstance(sampler.weights, Hierarchy):
-        named["group alpha"] = jnp.log(state.weights.group_alpha)
+        named["group alpha"] = jnp.log(weights.group_alpha)
         named["groups apart"] = jnp.sum((w[0] - w[-1]) ** 2)
-        named["shared"] = jnp.exp(state.weights.log_shared[0])
+        named["shared"] = jnp.exp(weights.log_shared[0])
     return named
 
 
@@ -269,7 +267,7 @@ class OwnRejectionsForgotten(WindowSampler):
 NEGATIVE_CONTROLS = [WeightsFromEventsOnly, GrowthForgotten, OwnRejectionsForgotten]
 
 
-def test_a_broken_twin_is_caught():
+def test_weights_from_events_only_are_caught():
     assert change(*make(WeightsFromEventsOnly, moves=0, reshape=False)) < FALSE_ALARM
 
 

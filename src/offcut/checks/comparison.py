@@ -333,9 +333,7 @@ class _Runs:
     def __init__(
         self, contender: Contender, data: PyTree, covariates: PyTree, settings: Settings
     ) -> None:
-        prepared = prepare(
-            contender.model, data, covariates, contender.kernel, contender.method
-        )
+        prepared = prepare(contender.model, data, covariates, contender.kernel, contender.method)
         self.sampler, self.arrays, self.n = prepared.sampler, prepared.arrays, prepared.n
         self.settings, self.programs = settings, blocks_of(self.sampler)
 

@@ -1,14 +1,15 @@
-"""What the estimators share: how a posterior is drawn in ``fit``, and what is said of the run."""
+"""What the estimators share: how a posterior is drawn in ``fit``, and how far to trust the run."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import ClassVar
+from typing import TypeVar
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -24,6 +25,7 @@ from offcut.sampling import sample
 
 #: What scikit-learn takes for a source of random numbers.
 RandomState = int | np.random.RandomState | None
+Fitted = TypeVar("Fitted", bound="SampledDensity")
 
 
 class UnsettledWarning(ConvergenceWarning, TrustWarning):
@@ -38,7 +40,8 @@ class SampledDensity(DensityMixin, BaseEstimator):
     given, and ``fit`` checks it.
     """
 
-    __no_type_check__: ClassVar[bool] = True  # of the fields
+    model_: Model = field(init=False)
+    posterior_: xr.DataTree = field(init=False)
     _: KW_ONLY
     n_draws: int = 500
     n_warmup: int = 500
@@ -48,20 +51,46 @@ class SampledDensity(DensityMixin, BaseEstimator):
     random_state: RandomState = None
     verbose: bool = False
 
-    def _begun(self, X: ArrayLike) -> np.ndarray:
-        """The points to fit, once the settings are checked."""
+    def fit(self: Fitted, X: ArrayLike, y: object = None) -> Fitted:
+        """Sample the posterior.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            All of it inside the window or the support.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
         for name in ("n_draws", "n_chains", "thin"):
             check_scalar(getattr(self, name), name, Integral, min_val=1)
         check_scalar(self.n_warmup, "n_warmup", Integral, min_val=0)
-        return validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        x = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        model, seed = self._model(x.shape[1]), self._seed()
+        self.model_, self.posterior_ = model, self._draw(model, x, seed)
+        self._look(x, seed)
+        if self.trouble_:
+            warnings.warn(" ".join(self.trouble_), UnsettledWarning, stacklevel=2)
+        return self
 
-    def _draw(self, model: Model, data: np.ndarray, seed: int, method: str = AUTO) -> xr.DataTree:
+    def _model(self, d: int) -> Model:
+        """The model that the parameters describe, for d features."""
+        raise NotImplementedError
+
+    def _look(self, x: Float[np.ndarray, "n d"], seed: int) -> None:
+        """What else is made of the posterior."""
+
+    def _draw(
+        self, model: Model, x: Float[np.ndarray, "n ..."], seed: int, method: str = AUTO
+    ) -> xr.DataTree:
         """The posterior; ``trouble_`` and ``converged_`` say how far to trust it."""
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", TrustWarning)  # said once, by ``_warn``
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", TrustWarning)  # ``fit`` gives one for all of them
             posterior = sample(
                 model,
-                data,
+                x,
                 method=method,
                 draws=self.n_draws,
                 warmup=self.n_warmup,
@@ -71,9 +100,9 @@ class SampledDensity(DensityMixin, BaseEstimator):
                 seed=seed,
                 progress=bool(self.verbose),
             )
-        doubts = [one for one in said if issubclass(one.category, TrustWarning)]
+        doubts = [one for one in caught if issubclass(one.category, TrustWarning)]
         self.trouble_ = [str(one.message) for one in doubts]
-        for other in said:
+        for other in caught:
             if other not in doubts:
                 warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
         rows = summary(posterior).table.items()
@@ -84,12 +113,7 @@ class SampledDensity(DensityMixin, BaseEstimator):
         self.converged_ = all(value < R_HAT_LIMIT for value in r_hats)
         return posterior
 
-    def _warn(self) -> None:
-        """One warning for all doubts, where ``fit`` was called."""
-        if self.trouble_:
-            warnings.warn(" ".join(self.trouble_), UnsettledWarning, stacklevel=3)
-
-    def _checked(self, X: ArrayLike) -> np.ndarray:
+    def _checked(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
         """New points, for a fitted estimator."""
         check_is_fitted(self, "posterior_")
         return validate_data(self, X, dtype=np.float64, reset=False)

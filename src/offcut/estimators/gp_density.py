@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Self
 
 import numpy as np
+import xarray as xr
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from numpyro.distributions import Distribution
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
+from offcut.base import Model
 from offcut.estimators.base import RandomState, SampledDensity
 from offcut.gp.evaluation import Bands
 from offcut.gp.model import GPDensity
+from offcut.methods import AUTO
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.text import renamed
 from offcut.regions import Box
@@ -91,6 +94,7 @@ class GaussianProcessDensity(SampledDensity):
     (5, 1)
     """
 
+    model_: GPDensity = field(init=False)
     base: str | NormalInverseWishart | Box | Callable[..., Distribution] = "normal"
     covariance: str = "squared_exponential"
     basis: int | tuple[int, ...] | str | None = "auto"
@@ -101,21 +105,8 @@ class GaussianProcessDensity(SampledDensity):
     method: str = "augment"
     prior: dict[str, Distribution] | None = None
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Sample the posterior.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            All of it inside the support.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        X = self._begun(X)
-        model = GPDensity(
+    def _model(self, d: int) -> GPDensity:
+        return GPDensity(
             self.base,
             self.covariance,
             self.basis,
@@ -124,15 +115,16 @@ class GaussianProcessDensity(SampledDensity):
             self.support,
             prior=self.prior,
         )
-        data = X[:, 0] if X.shape[1] == 1 else X
-        self.model_, self.posterior_ = model, self._draw(model, data, self._seed(), self.method)
-        self._warn()
-        return self
 
-    def score_samples(self, X: ArrayLike) -> np.ndarray:
-        """Log of the posterior-mean density, (n_samples,); -inf outside the support."""
-        X = self._checked(X)
-        return self.model_.score_samples(self.posterior_, X)
+    def _draw(
+        self, model: Model, x: Float[np.ndarray, "n d"], seed: int, method: str = AUTO
+    ) -> xr.DataTree:
+        return super()._draw(model, x[:, 0] if x.shape[1] == 1 else x, seed, self.method)
+
+    def score_samples(self, X: ArrayLike) -> Float[np.ndarray, " n"]:
+        """Log of the posterior-mean density; -inf outside the support."""
+        x = self._checked(X)
+        return self.model_.score_samples(self.posterior_, x)
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Sum of ``score_samples``: total log-likelihood, as of ``KernelDensity``."""
@@ -152,10 +144,12 @@ class GaussianProcessDensity(SampledDensity):
         Bands
             With ``mean``, ``median``, ``lower`` and ``upper`` of shape (n_samples,).
         """
-        X = self._checked(X)
-        return self.model_.bands(self.posterior_, X, probability)
+        x = self._checked(X)
+        return self.model_.bands(self.posterior_, x, probability)
 
-    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> np.ndarray:
+    def sample(
+        self, n_samples: int = 1, random_state: RandomState = None
+    ) -> Float[np.ndarray, "n d"]:
         """New points from the posterior predictive distribution.
 
         Parameters

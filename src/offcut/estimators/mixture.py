@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Self
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from numpyro.distributions import Distribution
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
@@ -112,6 +112,7 @@ class TruncatedGaussianMixture(
     array([-inf])
     """
 
+    model_: TruncatedMixture = field(init=False)
     lower: ArrayLike | None = None
     upper: ArrayLike | None = None
     _: KW_ONLY
@@ -123,34 +124,11 @@ class TruncatedGaussianMixture(
     log_accept: Callable | None = None
     loss: str = "vi"
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Sample the posterior and find the populations.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            All of it inside the window.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        check_scalar(self.n_components, "n_components", Integral, min_val=1)
-        if self.loss not in LOSSES:
-            raise ValueError(f"loss must be one of {LOSSES}, got {self.loss!r}")
-        X, seed = self._begun(X), self._seed()
-        model = self._model(X.shape[1])
-        self.model_, self.posterior_ = model, self._draw(model, X, seed)
-        self._find_populations(X, seed)
-        self._warn()
-        return self
-
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """Population of the largest posterior probability, (n_samples,)."""
+    def predict(self, X: ArrayLike) -> Int[np.ndarray, " n"]:
+        """Population of the largest posterior probability."""
         return self.predict_proba(X).argmax(1)
 
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n clusters"]:
         """Posterior probability of each population, (n_samples, n_clusters_).
 
         Averaged over at most 200 draws. Points outside the window have them too: there they say
@@ -158,14 +136,14 @@ class TruncatedGaussianMixture(
         """
         return self._probabilities(self._checked(X))
 
-    def transform(self, X: ArrayLike) -> np.ndarray:
+    def transform(self, X: ArrayLike) -> Float[np.ndarray, "n clusters"]:
         """The same as ``predict_proba``: memberships as features for a pipeline."""
         return self.predict_proba(X)
 
-    def score_samples(self, X: ArrayLike) -> np.ndarray:
-        """Log of the posterior-mean density in the window, (n_samples,); -inf outside."""
-        X = self._checked(X)
-        return log_density(self.posterior_, self.model_.window, X)
+    def score_samples(self, X: ArrayLike) -> Float[np.ndarray, " n"]:
+        """Log of the posterior-mean density in the window; -inf outside."""
+        x = self._checked(X)
+        return log_density(self.posterior_, self.model_.window, x)
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Mean of ``score_samples``."""
@@ -173,7 +151,7 @@ class TruncatedGaussianMixture(
 
     def sample(
         self, n_samples: int = 1, random_state: RandomState = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]]:
         """New points in the window from the posterior predictive distribution.
 
         Parameters
@@ -197,7 +175,9 @@ class TruncatedGaussianMixture(
         return X, (below[:, :-1] <= uniform).sum(1)
 
     def _model(self, d: int) -> TruncatedMixture:
-        """The mixture in the window that the parameters describe."""
+        check_scalar(self.n_components, "n_components", Integral, min_val=1)
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss must be one of {LOSSES}, got {self.loss!r}")
         limits = self.lower is not None or self.upper is not None
         if limits and self.region is not None:
             raise ValueError(
@@ -221,10 +201,10 @@ class TruncatedGaussianMixture(
             reshape=region is not None or self.log_accept is not None,
         )
 
-    def _find_populations(self, X: np.ndarray, seed: int) -> None:
+    def _look(self, x: Float[np.ndarray, "n d"], seed: int) -> None:
         """The consensus partition and the table of its parts."""
         found = self.model_.labels(self.posterior_, loss=self.loss, seed=seed)
-        self._found = only_matched(found, X)
+        self._found = only_matched(found, x)
         self.labels_, self.certainty_ = self._found.labels, self._found.certainty
         self.n_clusters_ = self._n_features_out = self._found.populations
         self.populations_ = self.model_.populations(self._found)
@@ -232,7 +212,7 @@ class TruncatedGaussianMixture(
         self.means_ = np.array([row.mean for row in self.populations_])
         self.covariances_ = np.array([row.covariance for row in self.populations_])
 
-    def _probabilities(self, X: np.ndarray) -> np.ndarray:
+    def _probabilities(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n clusters"]:
         found = self._found
         return probabilities(found.draws, found.matches, self.n_clusters_, X)
 

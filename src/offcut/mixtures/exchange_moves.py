@@ -31,8 +31,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Bool, Float, Int, Real
 
 from offcut.numerics.normal import Base, Components, coefficients, given
+from offcut.numerics.types import KeyArray
 
 #: Length of a step, over the square root of the number of parameters; drawn anew for each
 #: component, as components differ in how far they may go.
@@ -45,11 +47,13 @@ class Shapes(NamedTuple):
     """
 
     components: Components
-    change: jax.Array  # (K, features)
-    log_prior: jax.Array
+    change: Float[Array, "K f"]
+    log_prior: Float[Array, " K"]
 
 
-def propose_shapes(key: jax.Array, components: Components, totals: jax.Array, base: Base) -> Shapes:
+def propose_shapes(
+    key: KeyArray, components: Components, totals: Float[Array, "K f"], base: Base
+) -> Shapes:
     """A step for every component; ``totals`` are sums of features of its events."""
     K, d = components.means.shape
     key_size, key_step = jax.random.split(key)
@@ -61,11 +65,11 @@ def propose_shapes(key: jax.Array, components: Components, totals: jax.Array, ba
 
 
 def _propose(
-    size: jax.Array,
-    normals: jax.Array,
-    mean: jax.Array,
-    root: jax.Array,
-    total: jax.Array,
+    size: Float[Array, ""],
+    normals: Float[Array, "_ d"],
+    mean: Float[Array, " d"],
+    root: Float[Array, "d d"],
+    total: Float[Array, " f"],
     base: Base,
 ) -> Shapes:
     d = mean.shape[0]
@@ -99,7 +103,9 @@ def _propose(
     return Shapes(new, w[0] - w[1], change)
 
 
-def log_natural_prior(mean: jax.Array, root: jax.Array, base: Base) -> jax.Array:
+def log_natural_prior(
+    mean: Float[Array, " d"], root: Float[Array, "d d"], base: Base
+) -> Float[Array, ""]:
     """log density of (Sigma⁻¹ mu, Sigma⁻¹) under the base, up to a constant.
 
     Sigma⁻¹ is Wishart, mu normal, and d mu = |Sigma| d(Sigma⁻¹ mu).
@@ -120,54 +126,53 @@ def log_natural_prior(mean: jax.Array, root: jax.Array, base: Base) -> jax.Array
 class Growth(NamedTuple):
     """How weights move along with the components; see ``rejections``.
 
-    log_weights : log omega, (R, K). log_r : by how much they would change, (R, K). log_measure :
-    log g of log rates (R, K).
+    log_weights : log omega, a row for all groups or one for each. log_r : by how much they would
+    change. log_measure : log g of log rates.
     """
 
-    log_weights: jax.Array
-    log_r: jax.Array
-    log_measure: Callable[[jax.Array], jax.Array]
+    log_weights: Float[Array, "R K"]
+    log_r: Float[Array, "R K"]
+    log_measure: Callable[[Float[Array, "R K"]], Float[Array, ""]]
 
 
-def log_ratio_of(shapes: Shapes, excess: jax.Array) -> jax.Array:
+def no_growth(components: int) -> Growth:
+    """Weights stay as they are."""
+    nothing = jnp.zeros((1, components))
+    return Growth(nothing, nothing, lambda _: jnp.zeros(()))
+
+
+def log_ratio_of(shapes: Shapes, excess: Float[Array, "K f"]) -> Float[Array, " K"]:
     """The log acceptance ratio of every component where weights stay.
 
-    excess : sums of features of events, minus those of the accepted points of the proposal's run,
-    (K, features).
+    excess : sums of features of events, minus those of the accepted points of the proposal's run.
     """
     return shapes.log_prior + jnp.sum(shapes.change * excess, axis=1)
 
 
 def accept_in_turn(
-    key: jax.Array,
-    log_ratio: jax.Array,
-    held: jax.Array,
-    fresh: jax.Array,
-    budget: jax.Array,
-    growth: Growth | None = None,
-) -> jax.Array:
+    key: KeyArray,
+    log_ratio: Float[Array, " K"],
+    held: Real[Array, " K"],
+    fresh: Int[Array, " K"],
+    budget: Int[Array, ""],
+    growth: Growth,
+) -> Bool[Array, " K"]:
     """Which components take their steps, one after the other: each adds to |Y| for the next, and
-    with ``growth`` changes the weights.
+    changes the weights.
 
-    log_ratio : all terms but those of g, (K,). held, fresh : numbers of rejections that each has
+    log_ratio : all terms but those of g. held, fresh : numbers of rejections that each has
     and would have.
     """
     uniform = jnp.log(jax.random.uniform(key, log_ratio.shape))
 
-    def one(carry: tuple, k: jax.Array) -> tuple:
-        total, *weights = carry
+    def one(carry: tuple, k: Int[Array, ""]) -> tuple:
+        log_rates, log_g, total = carry
+        proposed = log_rates.at[:, k].add(growth.log_r[:, k])
+        new_log_g = growth.log_measure(proposed)
         more = total + fresh[k] - held[k]
-        ratio, moved = log_ratio[k], []
-        if growth is not None:
-            log_rates, log_g = weights
-            proposed = log_rates.at[:, k].add(growth.log_r[:, k])
-            moved = [proposed, growth.log_measure(proposed)]
-            ratio = ratio + moved[1] - log_g
-        accepted = (uniform[k] < ratio) & (more <= budget)
-        new = (more, *moved)
+        accepted = (uniform[k] < log_ratio[k] + new_log_g - log_g) & (more <= budget)
+        new = (proposed, new_log_g, more)
         return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, carry), accepted
 
-    start = [jnp.sum(held)]
-    if growth is not None:
-        start += [growth.log_weights, growth.log_measure(growth.log_weights)]
-    return lax.scan(one, tuple(start), jnp.arange(log_ratio.shape[0]))[1]
+    start = (growth.log_weights, growth.log_measure(growth.log_weights), jnp.sum(held))
+    return lax.scan(one, start, jnp.arange(log_ratio.shape[0]))[1]

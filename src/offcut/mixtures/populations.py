@@ -14,32 +14,38 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.errors import SettingsError
 from offcut.mixtures.allocation import choose
 from offcut.mixtures.consensus import Consensus, consensus, match_components
 from offcut.mixtures.evaluation import (
     Draws,
+    Weighted,
     as_points,
-    chunks,
     draws_of,
     in_each_draw,
-    log_components,
+    log_summands,
     log_terms,
     over_draws,
+    weighted,
 )
 from offcut.mixtures.groups import listed, place_of_group
 from offcut.numerics import keys
+from offcut.numerics.types import KeyArray
 from offcut.programs.precision import in_float64
 
+#: A number for each group; one number where there is one group.
+ByGroup = float | Float[np.ndarray, " G"]
 #: Ends of the intervals.
 INTERVAL = (0.05, 0.95)
+#: Events are labelled in pieces with so many log densities.
+ROOM = 2**22
 #: Points further out count as this far out in the same direction: their squares would overflow.
 FAR = 1e120
 
@@ -60,17 +66,16 @@ class Labels:
         Population that each component of each used draw belongs to, -1 for none.
     """
 
-    labels: np.ndarray
-    certainty: np.ndarray
+    labels: Int[np.ndarray, " n"]
+    certainty: Float[np.ndarray, " n"]
     expected_loss: float
-    matches: np.ndarray
+    matches: Int[np.ndarray, "S K"]
     consensus: Consensus
     draws: Draws
-    group: np.ndarray
+    group: Int[np.ndarray, " n"]
 
     @property
     def populations(self) -> int:
-        """How many there are."""
         return int(self.labels.max()) + 1
 
     @property
@@ -98,19 +103,24 @@ class Population:
 
     name: str
     events: int
-    proportion: Any
-    proportion_interval: Any
-    mean: np.ndarray
-    covariance: np.ndarray
-    lost: Any
-    lost_interval: Any
+    proportion: ByGroup
+    proportion_interval: tuple[ByGroup, ByGroup]
+    mean: Float[np.ndarray, " d"]
+    covariance: Float[np.ndarray, "d d"]
+    lost: ByGroup
+    lost_interval: tuple[ByGroup, ByGroup]
     certainty: float
     channels: tuple[str, ...] | None = None
 
 
 @in_float64
 def find_labels(
-    posterior: xr.DataTree, x: Any, group: np.ndarray, loss: str, most: int, seed: int
+    posterior: xr.DataTree,
+    x: Float[np.ndarray, "n d"],
+    group: Int[np.ndarray, " n"],
+    loss: str,
+    most: int,
+    seed: int,
 ) -> Labels:
     """Consensus over labels drawn for every event in at most ``most`` draws."""
     drawn = draws_of(posterior, most)
@@ -124,61 +134,63 @@ def find_labels(
     )
 
 
-def draw_labels(drawn: Draws, x: np.ndarray, group: np.ndarray, seed: int) -> np.ndarray:
-    """A label for each event in each draw, (draw, event): p(z = k) ∝ (w_k / Z_k) N_k(x)."""
-    key, numbers = keys.from_seed(seed), np.arange(len(drawn.means))
-    parts = (log_terms(drawn), drawn.means, drawn.covariances, numbers)
-    by_draw = tuple(map(jnp.asarray, parts))
+def draw_labels(
+    drawn: Draws, x: Float[np.ndarray, "n d"], group: Int[np.ndarray, " n"], seed: int
+) -> Int[np.ndarray, "S n"]:
+    """A label for each event in each draw: p(z = k) ∝ (w_k / Z_k) N_k(x)."""
+    key = keys.from_seed(seed)
+    parts, centre = weighted(log_terms(drawn), drawn.means, drawn.covariances)
+    by_draw = (parts, jnp.arange(len(drawn.means)))
     found = []
-    for number, part in enumerate(chunks(len(x), drawn.means.shape[1])):
-        some = (key, jnp.int32(number), jnp.asarray(x[part].T), jnp.asarray(group[part]))
+    step = max(1, ROOM // drawn.means.shape[1])
+    for number, start in enumerate(range(0, len(x), step)):
+        part = slice(start, start + step)
+        some = (key, jnp.int32(number), jnp.asarray((x[part] - centre).T), jnp.asarray(group[part]))
         found.append(np.asarray(in_each_draw(_labels, by_draw, *some)))
     return np.concatenate(found, axis=1)
 
 
 def _labels(
-    log_c: jax.Array,
-    means: jax.Array,
-    covariances: jax.Array,
-    draw: jax.Array,
-    key: jax.Array,
-    chunk: jax.Array,
-    points: jax.Array,
-    group: jax.Array,
-) -> jax.Array:
-    """Labels of a chunk of events (d, m) in one draw; ``log_c`` is (group, component)."""
+    one: Weighted,
+    draw: Int[Array, ""],
+    key: KeyArray,
+    chunk: Int[Array, ""],
+    points: Float[Array, "d m"],
+    group: Int[Array, " m"],
+) -> Int[Array, " m"]:
+    """Labels of a chunk of events in one draw."""
     key = jax.random.fold_in(jax.random.fold_in(key, draw), chunk)
-    terms = log_components(means, covariances, points) + log_c[group].T
-    return choose(terms, jax.random.uniform(key, group.shape))
+    return choose(log_summands(one, points, group), jax.random.uniform(key, group.shape))
 
 
 @in_float64
-def probabilities(drawn: Draws, matches: np.ndarray, count: int, x: np.ndarray) -> np.ndarray:
-    """Of each of ``count`` populations, (point, population); ``matches`` is (draw, component)."""
+def probabilities(
+    drawn: Draws, matches: Int[np.ndarray, "S K"], count: int, x: Float[np.ndarray, "m d"]
+) -> Float[np.ndarray, "m count"]:
+    """Of each of ``count`` populations."""
     x = x * (FAR / np.abs(x).max(1, keepdims=True, initial=FAR))
     belongs = matches[:, None, :] == np.arange(count)[:, None]
-    parts = (log_terms(drawn)[:, 0], drawn.means, drawn.covariances, belongs)
-    log_shares = over_draws(_log_shares, parts, x)
+    parts, centre = weighted(log_terms(drawn)[:, 0], drawn.means, drawn.covariances)
+    by_draw = (parts, jnp.asarray(belongs))
+    log_shares = over_draws(_log_shares, by_draw, x - centre, 4 * belongs.shape[2])
     shares = np.exp(log_shares - log_shares.max(0))
     return (shares / shares.sum(0)).T
 
 
 def _log_shares(
-    log_c: jax.Array,
-    means: jax.Array,
-    covariances: jax.Array,
-    belongs: jax.Array,
-    points: jax.Array,
-) -> jax.Array:
-    """log r_p at points (d, m), (population, m), in one draw."""
-    terms = log_components(means, covariances, points) + log_c[:, None]
+    one: Weighted, belongs: Bool[Array, "count K"], points: Float[Array, "d m"]
+) -> Float[Array, "count m"]:
+    """log r_p at points in one draw."""
+    terms = log_summands(one, points)
     own = jnp.where(jnp.any(belongs, axis=0)[:, None], terms, -jnp.inf)
     most = jnp.max(own, axis=0)
     inside = belongs.astype(float) @ jnp.exp(own - most[None, :])
     return most[None, :] + jnp.log(inside) - jax.nn.logsumexp(terms, axis=0)[None, :]
 
 
-def shares(labels: Labels) -> tuple[np.ndarray, np.ndarray]:
+def shares(
+    labels: Labels,
+) -> tuple[Float[np.ndarray, "S G count"], Float[np.ndarray, "S G count"]]:
     """By draw, group and population: share in the window, and share lost."""
     drawn, count = labels.draws, labels.populations
     belongs = labels.matches[:, None, :] == np.arange(count)[None, :, None]  # draw, pop, comp
@@ -265,7 +277,7 @@ class Difference:
         )
 
 
-def compare(labels: Labels, first: Any = None, second: Any = None) -> list[Difference]:
+def compare(labels: Labels, first: object = None, second: object = None) -> list[Difference]:
     """Which populations differ between two groups, most certain first."""
     within, _ = shares(labels)
     names = labels.draws.names
@@ -296,12 +308,12 @@ def compare(labels: Labels, first: Any = None, second: Any = None) -> list[Diffe
     return sorted(rows, key=lambda row: -abs(row.probability - 0.5))
 
 
-def _alone(values: np.ndarray) -> Any:
+def _alone(values: Float[np.ndarray, " G"]) -> ByGroup:
     """A number where there is one group."""
     return float(values[0]) if values.size == 1 else values
 
 
-def only_matched(found: Labels, x: np.ndarray) -> Labels:
+def only_matched(found: Labels, x: Float[np.ndarray, "n d"]) -> Labels:
     """Give events of other populations to the most probable one; ``x`` are the events.
 
     The consensus may set events on a border apart although no component is mostly theirs, Binder's
@@ -325,7 +337,9 @@ def only_matched(found: Labels, x: np.ndarray) -> Labels:
     )
 
 
-def _renamed(numbers: np.ndarray, order: np.ndarray, count: int) -> np.ndarray:
+def _renamed(
+    numbers: Int[np.ndarray, " ..."], order: Int[np.ndarray, " kept"], count: int
+) -> Int[np.ndarray, " ..."]:
     """order[i] becomes i; -1, and of ``count`` numbers those that are not in ``order``, -1."""
     new = np.full(count + 1, -1)  # the last is that of -1
     new[order] = np.arange(len(order))

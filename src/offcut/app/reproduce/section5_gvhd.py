@@ -29,6 +29,7 @@ from offcut.app.reproduce.versus_paper import (
     timed,
 )
 from offcut.cytometry.events import Events
+from offcut.mixtures.populations import ByGroup
 
 #: CD4, CD8b and prominence (as a factor) of a mode.
 Mode = tuple[float, float, float]
@@ -188,8 +189,8 @@ def _picture(section: Section, name: str, fit: Fit, clear: int) -> None:
             [
                 p.name,
                 p.events,
-                f"{percent(p.proportion)} ({_between(p.proportion_interval)})",
-                f"{percent(p.lost)} ({_between(p.lost_interval)})",
+                _with_interval(p.proportion, p.proportion_interval),
+                _with_interval(p.lost, p.lost_interval),
                 ", ".join(f"{m:.2f}" for m in p.mean),
             ]
             for p in large
@@ -198,8 +199,10 @@ def _picture(section: Section, name: str, fit: Fit, clear: int) -> None:
     )
 
 
-def _between(ends: tuple[float, float]) -> str:
-    return f"{percent(ends[0])} to {percent(ends[1])}"
+def _with_interval(share: ByGroup, ends: tuple[ByGroup, ByGroup]) -> str:
+    """Of the one group that was fitted."""
+    middle, low, high = (percent(float(one)) for one in (share, *ends))
+    return f"{middle} ({low} to {high})"
 
 
 def _rejections(name: str, fit: Fit) -> list[Claim]:
