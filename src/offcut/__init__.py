@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from offcut.checks.mixing_bound import mixing_rate_bound
     from offcut.checks.model_check import check
     from offcut.checks.prior_rates import prior_acceptance
-    from offcut.gp.birth_death import BirthDeath
     from offcut.gp.model import GPDensity, GPIntensity
     from offcut.gp.updates import EllipticalSlice, PolyaGamma
     from offcut.kernels.hmc import HMC
@@ -55,7 +54,6 @@ _HOMES = {
     "GPIntensity": "offcut.gp.model",
     "PolyaGamma": "offcut.gp.updates",
     "EllipticalSlice": "offcut.gp.updates",
-    "BirthDeath": "offcut.gp.birth_death",
     "sample": "offcut.sampling",
     "augment": "offcut.augmentation.algorithm1",
     "check": "offcut.checks.model_check",
@@ -77,10 +75,14 @@ _HOMES = {
     "regions": "offcut.regions",
     "errors": "offcut.errors",
 }
+#: What an old name is answered with.
+_GONE = {
+    "BirthDeath": "all rejections are drawn anew in every sweep, which mixes faster; the local "
+    "changes are benchmarks/birth_death.py in the repository",
+}
 __all__ = [
     "HMC",
     "NUTS",
-    "BirthDeath",
     "Clamped",
     "Conjugate",
     "Direct",
@@ -116,6 +118,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
+    if name in _GONE:
+        raise AttributeError(f"offcut.{name} is gone: {_GONE[name]}")
     if home is None:
         raise AttributeError(f"module 'offcut' has no attribute {name!r}")
     refuse_fork()  # importing computes already

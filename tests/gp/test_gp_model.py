@@ -136,7 +136,7 @@ def test_same_seed_same_draws_and_other_data_of_that_number_compile_nothing(mode
         ({"support": (2, 1)}, "lower exceeds upper"),
         ({"method": "exchange"}, "method must be"),
         ({"nugget": 0}, "above 0"),
-        ({"rejections": "local"}, "BirthDeath"),
+        ({"rejections": "fresh"}, "BirthDeath"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message):
@@ -205,7 +205,7 @@ def test_functions_at_the_data_need_not_be_kept(model):
     sampler, data, _ = model.prepare(np.resize(X, 5000), None, None)
     w = jnp.asarray(np.random.default_rng(0).normal(size=sampler.plan.basis.number))
     np.testing.assert_allclose(
-        sampler.at_data(w, data), sampler.at_data(w, data._replace(features=())), atol=1e-12
+        sampler.at_data(w, data), sampler.at_data(w, data._replace(features=None)), atol=1e-12
     )
 
 

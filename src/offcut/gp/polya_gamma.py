@@ -38,24 +38,29 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import ndtri
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.numerics.arrays import exclusive_count, materialised
+from offcut.numerics.types import KeyArray
+
+Matrix = Float[Array, "m m"]
+Vector = Float[Array, " m"]
 
 
-def _factored(G: jax.Array, b: jax.Array, D: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _factored(G: Matrix, b: Vector, D: Vector) -> tuple[Matrix, Vector]:
     """L with L Lᵀ = A, and L⁻¹ D b."""
     A = jnp.eye(b.shape[0]) + D[:, None] * G * D[None, :]
     L = jnp.linalg.cholesky((A + A.T) / 2)
     return L, solve_triangular(L, D * b, lower=True)
 
 
-def log_evidence(G: jax.Array, b: jax.Array, D: jax.Array) -> jax.Array:
+def log_evidence(G: Matrix, b: Vector, D: Vector) -> Float[Array, ""]:
     """log p(omega, X, Y | D) up to a constant."""
     L, v = _factored(G, b, D)
     return 0.5 * v @ v - jnp.sum(jnp.log(jnp.diagonal(L)))
 
 
-def draw(key: jax.Array, G: jax.Array, b: jax.Array, D: jax.Array) -> jax.Array:
+def draw(key: KeyArray, G: Matrix, b: Vector, D: Vector) -> Vector:
     """beta given omega."""
     L, v = _factored(G, b, D)
     noise = jax.random.normal(key, v.shape)
@@ -69,8 +74,10 @@ NORMAL_TAIL = 0.5 * math.erfc(math.sqrt(0.5 / T))
 SWITCH = -math.log(2.0 * NORMAL_TAIL)
 
 
-def polya_gamma(key: jax.Array, z: jax.Array, count: jax.Array, lanes: int) -> jax.Array:
-    """Draw PG(1, z) for the first ``count`` entries of ``z`` (capacity,); 0 for the others.
+def polya_gamma(
+    key: KeyArray, z: Float[Array, " rows"], count: int | Int[Array, ""], lanes: int
+) -> Float[Array, " rows"]:
+    """Draw PG(1, z) for the first ``count`` entries of ``z``; 0 for the others.
 
     Each of ``lanes`` (a multiple of 32) proposes for one entry a turn, and moves on to the next
     that nobody has as soon as a proposal is accepted. The draws depend on ``lanes``, but not on
@@ -78,9 +85,7 @@ def polya_gamma(key: jax.Array, z: jax.Array, count: jax.Array, lanes: int) -> j
     """
     all_c = 0.5 * jnp.abs(z)
 
-    def turn_of_all(
-        state: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
-    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    def turn_of_all(state: tuple) -> tuple:
         turn, done, entry, omega = state
         c = all_c.at[entry].get(mode="clip")
         x = materialised(turn, lambda: _propose(jax.random.fold_in(key, turn), c))
@@ -95,7 +100,7 @@ def polya_gamma(key: jax.Array, z: jax.Array, count: jax.Array, lanes: int) -> j
     return lax.while_loop(lambda state: state[1] < count, turn_of_all, start)[3]
 
 
-def _propose(key: jax.Array, c: jax.Array) -> jax.Array:
+def _propose(key: KeyArray, c: Float[Array, " lanes"]) -> Float[Array, " lanes"]:
     """One proposal of X for each c; -1 where it is rejected.
 
     One uniform in (0, 1] chooses the side and, rescaled, the place there; another the root and,
@@ -123,18 +128,20 @@ def _propose(key: jax.Array, c: jax.Array) -> jax.Array:
     return jnp.where(judge > _acceptance(c, x, is_left), -1.0, x)
 
 
-def _rate(c: jax.Array) -> jax.Array:
+def _rate(c: Float[Array, " lanes"]) -> Float[Array, " lanes"]:
     """K = pi²/8 + c²/2."""
     return math.pi**2 / 8.0 + 0.5 * c * c
 
 
-def _right_over_left(c: jax.Array) -> jax.Array:
+def _right_over_left(c: Float[Array, " lanes"]) -> Float[Array, " lanes"]:
     """The mass of proposals right of t over that left of it; the exponent is below 0.01."""
     K = _rate(c)
     return math.pi / (4.0 * K) * jnp.exp(jnp.maximum(c, SWITCH) - K * T)
 
 
-def _acceptance(c: jax.Array, x: jax.Array, is_left: jax.Array) -> jax.Array:
+def _acceptance(
+    c: Float[Array, " lanes"], x: Float[Array, " lanes"], is_left: Bool[Array, " lanes"]
+) -> Float[Array, " lanes"]:
     """sum_n (-1)ⁿ a_n / a_0, times what the proposals on the left leave out.
 
     With q = exp(-4/x) on the left and exp(-pi² x) on the right the sum is

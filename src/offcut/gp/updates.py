@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,13 @@ import numpy as np
 from jax import lax
 
 from offcut.base import Kernel
+from offcut.gp import types as t
+from offcut.numerics.types import KeyArray
 
 #: The route of kernels that move f given accepted and rejected points, and nothing else.
 PROCESS = "process"
+
+Function = TypeVar("Function")
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,8 @@ class EllipticalSlice(Kernel):
 
 
 def elliptical_slice(
-    key: jax.Array, f: Any, prior_draw: Any, log_likelihood: Callable[[Any], jax.Array]
-) -> Any:
+    key: KeyArray, f: Function, prior_draw: Function, log_likelihood: Callable[[Function], t.Number]
+) -> Function:
     """One transition of ``f`` (any pytree, linear in what the prior is normal in).
 
     On f' = f cos(angle) + prior_draw sin(angle), the angle being shrunk towards 0 until the
@@ -55,7 +59,7 @@ def elliptical_slice(
     level = log_likelihood(f) + jnp.log(jax.random.uniform(key_level))
     first = jax.random.uniform(key_angle, minval=0.0, maxval=2 * np.pi)
 
-    def turned(angle: jax.Array) -> Any:
+    def turned(angle: t.Number) -> Function:
         return jax.tree.map(lambda a, b: a * jnp.cos(angle) + b * jnp.sin(angle), f, prior_draw)
 
     def low(carry: tuple) -> jax.Array:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from offcut.augmentation.rejections import Layout
-from offcut.errors import DataError
-from offcut.models.data import as_arrays, count_rows
 from offcut.numerics.normal import Base, size
 
 
@@ -79,20 +77,6 @@ class MixtureData(NamedTuple):
 
 #: Events at which the log density is followed, for R-hat.
 PROBES = 12
-
-
-def as_events(data: Any, taker: str = "a mixture") -> tuple[np.ndarray, bool]:
-    """(n, d) floats, and whether the data are single numbers."""
-    # Data frames and offcut.cytometry.Events carry their numbers in ``values``.
-    carries = hasattr(data, "columns") or hasattr(data, "channels")
-    values = as_arrays(data.values if carries else data, "data")
-    if isinstance(values, dict | tuple):
-        raise DataError(f"{taker} takes one array (events, channels), got a dict or tuple")
-    count_rows(values, "data")
-    if values.ndim > 2:
-        raise DataError(f"data must be (events, channels), got shape {values.shape}")
-    scalar = values.ndim == 1
-    return np.asarray(values, float).reshape(len(values), -1), scalar
 
 
 def probes(n: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import xarray as xr
 
 from offcut.base import Kernel, Model, Prepared
 from offcut.errors import DataError, ModelError, SettingsError
-from offcut.mixtures.data import MixtureData, MixtureLayout, as_events, probes
+from offcut.mixtures.data import MixtureData, MixtureLayout, probes
 from offcut.mixtures.evaluation import density, marginal, predict
 from offcut.mixtures.groups import as_names, as_numbers, find_groups, fitted_names, look_up
 from offcut.mixtures.in_window import WindowSampler
@@ -28,6 +28,7 @@ from offcut.mixtures.populations import (
 from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.weights import Concentration, Hierarchy, Sticks
 from offcut.mixtures.window import Window
+from offcut.models.data import as_events
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.rendering import call
 from offcut.numerics.spelling import renamed

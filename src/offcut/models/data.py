@@ -121,6 +121,24 @@ def count_rows(tree: Any, what: str) -> int:
     return int(n)
 
 
+def numbers_of(data: Any) -> Any:
+    """The numbers of data frames and of offcut.cytometry.Events; what else there is as it came."""
+    carries = hasattr(data, "columns") or hasattr(data, "channels")
+    return data.values if carries else data
+
+
+def as_events(data: Any, taker: str = "a mixture") -> tuple[np.ndarray, bool]:
+    """(n, d) floats, and whether the data are single numbers."""
+    values = as_arrays(numbers_of(data), "data")
+    if isinstance(values, dict | tuple):
+        raise DataError(f"{taker} takes one array (events, channels), got a dict or tuple")
+    count_rows(values, "data")
+    if values.ndim > 2:
+        raise DataError(f"data must be (events, channels), got shape {values.shape}")
+    scalar = values.ndim == 1
+    return np.asarray(values, float).reshape(len(values), -1), scalar
+
+
 def point_size(like: Any) -> int:
     """Numbers in one point."""
     return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(like))
