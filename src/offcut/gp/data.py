@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -88,12 +88,12 @@ def probes_of(x: t.HostRows) -> Int[np.ndarray, " k"]:
     return order[places].astype(np.int32)
 
 
-def as_region(name: str, region: t.BoxLike) -> BoxRegion:
+def as_region(name: str, region: object) -> BoxRegion:
     """A Box, or a pair of limits as one."""
     if isinstance(region, BoxRegion):
         return region
     try:
-        lower, upper = region
+        lower, upper = cast("tuple", region)
     except (TypeError, ValueError) as error:
         raise ModelError(
             f"{name} must be an offcut.regions.Box or a pair (lower, upper), got {region!r}"
@@ -101,7 +101,7 @@ def as_region(name: str, region: t.BoxLike) -> BoxRegion:
     return BoxRegion(lower, upper)
 
 
-def limits_of(name: str, region: t.BoxLike, x: t.HostRows) -> t.Limits:
+def limits_of(name: str, region: object, x: t.HostRows) -> t.Limits:
     """Lower and upper limits of a Box, or of a pair of them, which has the data in it."""
     d, box = x.shape[1], as_region(name, region)
     if box.dimension not in (None, d):

@@ -11,7 +11,6 @@ import numpy as np
 import numpyro.distributions as dist
 import xarray as xr
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from offcut import base as contracts
 from offcut.base import Doubt, Kernel, Model
@@ -174,7 +173,7 @@ class GPModel(Settings, Model):
         approximation.measure(posterior, self.prepared_for(posterior))
 
     def function(
-        self, posterior: xr.DataTree, points: ArrayLike
+        self, posterior: xr.DataTree, points: t.Places
     ) -> Float[np.ndarray, "chain draw point"]:
         """f at points in each draw, (chain, draw, point)."""
         return self._draws(posterior).function(points)
@@ -303,24 +302,24 @@ class GPDensity(GPModel):
             )
 
     def density(
-        self, posterior: xr.DataTree, points: ArrayLike, draws: bool = False
+        self, posterior: xr.DataTree, points: t.Places, draws: bool = False
     ) -> Float[np.ndarray, "*draws point"]:
         """Posterior mean of the density at points, or one for each draw (chain, draw, point)."""
         drawn = self._draws(posterior)
         return np.exp(drawn.log_density(points) if draws else drawn.log_mean_density(points))
 
-    def bands(self, posterior: xr.DataTree, points: ArrayLike, probability: float = 0.9) -> Bands:
+    def bands(self, posterior: xr.DataTree, points: t.Places, probability: t.Real = 0.9) -> Bands:
         """Pointwise credible bands of the density."""
         return evaluation.bands(points, self.density(posterior, points, draws=True), probability)
 
     def score_samples(
-        self, posterior: xr.DataTree, points: ArrayLike
+        self, posterior: xr.DataTree, points: t.Places
     ) -> Float[np.ndarray, " point"]:
         """log of the posterior mean density."""
         return self._draws(posterior).log_mean_density(points)
 
     def predict(
-        self, posterior: xr.DataTree, size: int, *, seed: int = 0
+        self, posterior: xr.DataTree, size: int | np.integer, *, seed: int = 0
     ) -> Float[np.ndarray, " size *d"]:
         """New points from the posterior predictive distribution, (size,) or (size, d)."""
         found = self._draws(posterior).predict(size, seed)
@@ -331,9 +330,9 @@ class GPDensity(GPModel):
         self,
         posterior: xr.DataTree,
         other: xr.DataTree,
-        points: ArrayLike,
+        points: t.Places,
         *,
-        probability: float = 0.9,
+        probability: t.Real = 0.9,
         other_model: GPDensity | None = None,
     ) -> Comparison:
         """Difference of the densities of two groups, each with a posterior of its own."""
@@ -421,12 +420,12 @@ class GPIntensity(GPModel):
         return np.zeros((0, d if flat else np.shape(values)[1])), flat and d == 1
 
     def intensity(
-        self, posterior: xr.DataTree, points: ArrayLike, draws: bool = False
+        self, posterior: xr.DataTree, points: t.Places, draws: bool = False
     ) -> Float[np.ndarray, "*draws point"]:
         """Posterior mean of the intensity at points, or one for each draw (chain, draw, point)."""
         values = self._draws(posterior).intensity(points)
         return values if draws else values.mean((0, 1))
 
-    def bands(self, posterior: xr.DataTree, points: ArrayLike, probability: float = 0.9) -> Bands:
+    def bands(self, posterior: xr.DataTree, points: t.Places, probability: t.Real = 0.9) -> Bands:
         """Pointwise credible bands of the intensity."""
         return evaluation.bands(points, self.intensity(posterior, points, draws=True), probability)

@@ -252,7 +252,7 @@ def _own_limits(base: BaseDensity) -> tuple[t.Limits, bool]:
 
 
 def _positive(
-    name: str, value: t.Positive | None, d: int
+    name: str, value: object, d: int
 ) -> tuple[Float[np.ndarray, "*d"], dist.Distribution | None]:
     """A number or vector, and no prior; or 1, and a prior (ours, where there is no value)."""
     if value is None and name == "variance":
@@ -278,7 +278,7 @@ def _positive(
         wrong = fixed.shape not in ((), (d,)) or not (np.isfinite(fixed) & (fixed > 0)).all()
     except (TypeError, ValueError):
         wrong = True
-    if wrong or (name == "variance" and np.ndim(value)):
+    if wrong or (name == "variance" and fixed.ndim):
         each = "" if name == "variance" else ", or one for each coordinate"
         raise ModelError(
             f"{name} must be a positive number{each}, or a NumPyro distribution as its prior, got "
@@ -354,7 +354,7 @@ def _supported(base: BaseDensity, support: t.Limits, own: t.Limits, moving: bool
 
 def _at_the_data(
     plan: Plan, u: t.HostRows
-) -> tuple[Float[Array, "m n"] | None, tuple[Float[Array, "m m"], Float[Array, "m F"]]]:
+) -> tuple[Float[Array, "m n"] | None, tuple[Float[Array, "_ _"], Float[Array, "_ _"]]]:
     """phi at the data where that fits into memory, and the two matrices of the joint move."""
     n, d = u.shape
     basis, empty = plan.basis, jnp.zeros((0, 0))
