@@ -10,9 +10,11 @@ import pytest
 from scipy import stats
 
 import offcut
+from offcut.checks.invariance import plain_stage
 from offcut.errors import DataError, ModelError, SettingsError, TrustWarning
 from offcut.gp.basis import Basis, Box, covariance_error
 from offcut.gp.covariance import COVARIANCES
+from offcut.numerics import keys
 from offcut.programs.cache import blocks_of
 from offcut.regions import Box as BoxRegion
 
@@ -207,6 +209,18 @@ def test_functions_at_the_data_need_not_be_kept(model):
     np.testing.assert_allclose(
         sampler.at_data(w, data), sampler.at_data(w, data._replace(features=None)), atol=1e-12
     )
+
+
+@pytest.mark.usefixtures("float64")
+def test_the_exact_process_holds_few_observations_of_the_plane():
+    """No matrix is smaller than the grid, which has more nodes in the plane than n may be."""
+    import jax
+
+    model = offcut.GPDensity(basis=None, length_scale=1.0, variance=1.0)
+    sampler, data, _ = model.prepare(np.random.default_rng(0).normal(size=(8, 2)), None, None)
+    state = sampler.start(keys.from_seed(0), data, 100)
+    after, _ = jax.eval_shape(sampler.step, keys.from_seed(1), state, plain_stage(100), data)
+    assert after.w.shape == (sampler.plan.basis.number,)
 
 
 @pytest.mark.parametrize("kind", COVARIANCES)

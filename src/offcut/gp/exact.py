@@ -72,7 +72,8 @@ class ExactSampler(AugmentedSampler):
     def __init__(self, plan: Plan, kernel: Kernel, nugget: float) -> None:
         super().__init__(plan, kernel)
         self.nugget = nugget
-        self.sizes, self.smaller = (_sizes(plan.layout.n, most) for most in (LARGEST, MOST))
+        sizes, self.smaller = (_sizes(plan.layout.n, most) for most in (LARGEST, MOST))
+        self.sizes = [size for size in sizes if size >= plan.basis.number]  # all hold the nodes
 
     @property
     def key(self) -> tuple:
