@@ -1,4 +1,4 @@
-"""Whether box, basis and quadrature were large enough: said of every run, in its attrs."""
+"""Whether box, basis and quadrature were large enough: measured after every run, in its attrs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def measure(posterior: xr.DataTree, prepared: Prepared) -> None:
     # Proposals in the support, and how far out they are: 1 at the edge of the box.
     u = proposed(prepared, np.repeat(p, 100, axis=0), 0, 0)
     far, inside = np.abs(u), supported(prepared, u)
-    said = []
+    found = []
     if isinstance(plan.basis, Grid):
         variance = np.median(_hyperparameter(posterior, prepared, "variance"))
         error = float(np.sqrt(variance) * _interpolation_error(prepared, middle))
@@ -67,7 +67,7 @@ def measure(posterior: xr.DataTree, prepared: Prepared) -> None:
             f"where {outside:.1%} of the proposals fall, zero"
         )
         if error > INTERPOLATION_ERROR:
-            said.append(
+            found.append(
                 f"between the nodes of the grid f is read off a spline, off by {error:.2f} (root "
                 "mean square, at worst); the draws are exact, densities between the data are "
                 "smoothed"
@@ -83,7 +83,7 @@ def measure(posterior: xr.DataTree, prepared: Prepared) -> None:
         outside = float(((far > inner[:, None]).any(0) & inside).mean())
         attrs["basis_error"], attrs["basis_error_short"] = error, error_short
         if error > COVARIANCE_ERROR or error_short > COVARIANCE_ERROR_SHORT:
-            said.append(
+            found.append(
                 f"the basis of {'×'.join(map(str, plan.basis.sizes))} functions stands for the "
                 f"process up to an error of {error:.1%} of its prior variance at the median "
                 f"length-scale, and of {error_short:.1%} at short ones (5% quantile); give a "
@@ -92,14 +92,14 @@ def measure(posterior: xr.DataTree, prepared: Prepared) -> None:
         where = "near or beyond the edge of the box of the basis, where f is drawn to zero"
     attrs["proposals_outside_box"] = outside
     if outside > SHARE_OUTSIDE:
-        said.append(
+        found.append(
             f"{outside:.1%} of the proposals fall {where}; a tighter prior of the base, or "
             "support=, would help"
         )
     if plan.summed:
         attrs["quadrature_error"] = worst = _quadrature_error(prepared, w, p, log_Z)
         if worst * plan.layout.n > QUADRATURE_ERROR:
-            said.append(
+            found.append(
                 f"log Z is uncertain by {worst:.1e} for each observation (quadrature): the base "
                 'density is too sharp for the nodes; use joint_moves=False with method="augment"'
             )
@@ -107,8 +107,8 @@ def measure(posterior: xr.DataTree, prepared: Prepared) -> None:
         attrs["normaliser_note"] = (
             "densities are normalised by Monte Carlo (4,096 proposals for each draw)"
         )
-    if said:
-        attrs["approximation"] = "; ".join(said)
+    if found:
+        attrs["approximation"] = "; ".join(found)
 
 
 def _interpolation_error(prepared: Prepared, length_scale: t.HostVector) -> float:

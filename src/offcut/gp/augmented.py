@@ -27,7 +27,7 @@ from offcut.gp.data import GPData
 from offcut.gp.plan import Plan
 from offcut.gp.polya_gamma import polya_gamma
 from offcut.gp.proposals import MOST_ATTEMPTS, Chunk, Points
-from offcut.gp.sampler import KEPT, SCALE, GPSampler, State, stepped_on
+from offcut.gp.sampler import KEPT, GPSampler, State, stepped_on
 from offcut.gp.updates import EllipticalSlice, PolyaGamma, elliptical_slice
 from offcut.kernels.hmc import HMC
 from offcut.numerics.arrays import materialised
@@ -116,8 +116,8 @@ class AugmentedSampler(GPSampler):
         stats: Stats = {}
         if isinstance(self.kernel, EllipticalSlice):
             beta = state.beta
-            for turn in range(self.kernel.steps):
-                beta = self._slice(jax.random.fold_in(key_f, turn), beta, D, held, data)
+            for number in range(self.kernel.steps):
+                beta = self._slice(jax.random.fold_in(key_f, number), beta, D, held, data)
         else:
             beta, state, stats = stepped_on(
                 "function",
@@ -129,18 +129,12 @@ class AugmentedSampler(GPSampler):
                 stage,
             )
             stats = {name: stats[name] for name in KEPT}
-        state = state._replace(beta=beta)
-        if self.plan.hyper.size:
 
-            def log_density(position: t.Hyper) -> t.Number:
-                w = self.root_spectrum(position, data) * beta
-                return self.plan.hyper.log_prior(position) + self._log_classes(w, held, data)
+        def classes(hyper: t.Hyper) -> t.Number:
+            return self._log_classes(self.root_spectrum(hyper, data) * beta, held, data)
 
-            hyper, state, _ = stepped_on(
-                "hyper", SCALE, key_hyper, state, state.hyper, log_density, stage
-            )
-            state = state._replace(hyper=hyper)
-        return state._replace(w=self.root_spectrum(state.hyper, data) * beta), stats
+        state = self.move_hyper(key_hyper, state, stage, classes)
+        return state._replace(beta=beta, w=self.root_spectrum(state.hyper, data) * beta), stats
 
     def _gibbs(
         self, key: KeyArray, state: State, held: Points, stage: Stage, data: GPData
@@ -161,16 +155,11 @@ class AugmentedSampler(GPSampler):
 
         sums, b = points.in_chunks(plan.layout, held, add, plan.basis.no_sums())
         G = plan.basis.gram(sums)
-        if plan.hyper.size:
 
-            def log_density(position: t.Hyper) -> t.Number:
-                D = self.root_spectrum(position, data)
-                return plan.hyper.log_prior(position) + gaussian.log_evidence(G, b, D)
+        def evidence(hyper: t.Hyper) -> t.Number:
+            return gaussian.log_evidence(G, b, self.root_spectrum(hyper, data))
 
-            hyper, state, _ = stepped_on(
-                "hyper", SCALE, key_hyper, state, state.hyper, log_density, stage
-            )
-            state = state._replace(hyper=hyper)
+        state = self.move_hyper(key_hyper, state, stage, evidence)
         D = self.root_spectrum(state.hyper, data)
         beta = gaussian.draw(key_f, G, b, D)
         return state._replace(beta=beta, w=D * beta), {}

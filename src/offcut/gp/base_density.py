@@ -25,6 +25,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import AffineTransform
 
 from offcut.gp import types as t
+from offcut.gp.basis import Box
 from offcut.gp.data import GPData
 from offcut.models.prior import Prior
 from offcut.numerics.normal import coefficients, draw_all, features
@@ -40,6 +41,7 @@ GIVEN, WIDEST = 160, 9.0
 #: impossible.
 TRIED, MOST_TRIED = 200, 20_000
 
+Record = dict[str, Float[Array, " ..."]]
 #: Draws by name, as they were recorded: the first axis is that of draws.
 Recorded = Mapping[str, np.ndarray]
 #: An end of a support.
@@ -50,7 +52,7 @@ class BaseDensity:
     """What a base has to say; where a method is written here, that of one without parameters."""
 
     size = 0  # of p
-    key = ""  # what tells bases of a class and a dimension apart
+    key = ""  # identity, besides class and dimension
 
     def __init__(self, d: int) -> None:
         self.d = d
@@ -81,15 +83,11 @@ class BaseDensity:
         """A draw given points whose features sum to ``total``."""
         return p
 
-    def record(
-        self, p: t.Parameters, centre: t.Vector, half: t.Vector
-    ) -> dict[str, Float[Array, " ..."]]:
+    def record(self, p: t.Parameters, centre: t.Vector, half: t.Vector) -> Record:
         """Parameters in the units of the data."""
         return {}
 
-    def positions(
-        self, recorded: Recorded, centre: t.HostVector, half: t.HostVector
-    ) -> Float[np.ndarray, "draws k"]:
+    def positions(self, recorded: Recorded, box: Box) -> Float[np.ndarray, "draws k"]:
         """p of recorded draws."""
         return np.zeros((len(recorded["weights"]), 0))
 
@@ -193,9 +191,7 @@ class NormalBase(BaseDensity):
         drawn = draw_all(key, data.base, total[None, :])
         return self.vector(drawn.means[0], drawn.roots[0])
 
-    def record(
-        self, p: t.Parameters, centre: t.Vector, half: t.Vector
-    ) -> dict[str, Float[Array, " ..."]]:
+    def record(self, p: t.Parameters, centre: t.Vector, half: t.Vector) -> Record:
         """Mean and standard deviation, or covariance."""
         mean, root = self.parts(p)
         mean, root = centre + half * mean, half[:, None] * root
@@ -203,10 +199,8 @@ class NormalBase(BaseDensity):
             return {"base_mean": mean[0], "base_sd": root[0, 0]}
         return {"base_mean": mean, "base_covariance": root @ root.T}
 
-    def positions(
-        self, recorded: Recorded, centre: t.HostVector, half: t.HostVector
-    ) -> Float[np.ndarray, "draws k"]:
-        mean = (recorded["base_mean"].reshape(-1, self.d) - centre) / half
+    def positions(self, recorded: Recorded, box: Box) -> Float[np.ndarray, "draws k"]:
+        half, mean = box.half, box.inside(recorded["base_mean"].reshape(-1, self.d))
         if self.d == 1:
             return np.stack([mean[:, 0], np.log(recorded["base_sd"] / half[0])], axis=1)
         roots = np.linalg.cholesky(recorded["base_covariance"]) / half[None, :, None]
@@ -264,35 +258,31 @@ class FamilyBase(BaseDensity):
             tried = jax.vmap(lambda key: self.prior.unconstrain(self.prior.sample(key)))(keys)
             return tried[jnp.argmax(jax.lax.map(lambda p: self.score(p, data), tried))]
 
-        def vain(carry: tuple) -> jax.Array:
-            turn, p = carry
-            return (turn < MOST_TRIED // TRIED) & jnp.isneginf(self.score(p, data))
+        def impossible(carry: tuple) -> jax.Array:
+            tried, p = carry
+            return (tried < MOST_TRIED // TRIED) & jnp.isneginf(self.score(p, data))
 
         def again(carry: tuple) -> tuple:
             return carry[0] + 1, best(jax.random.fold_in(jax.random.key(0), carry[0]))
 
         start = (jnp.int32(1), best(jax.random.key(0)))
-        return jax.lax.while_loop(vain, again, start)[1]
+        return jax.lax.while_loop(impossible, again, start)[1]
 
     def score(self, p: t.Parameters, data: GPData) -> t.Number:
         """log density of p and the data; -inf where p makes them impossible."""
         value = jnp.sum(self.log_density(p, data.x, data)) + self.log_prior(p, data)
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
-    def record(
-        self, p: t.Parameters, centre: t.Vector, half: t.Vector
-    ) -> dict[str, Float[Array, " ..."]]:
+    def record(self, p: t.Parameters, centre: t.Vector, half: t.Vector) -> Record:
         return self.prior.constrain(p, {})
 
-    def positions(
-        self, recorded: Recorded, centre: t.HostVector, half: t.HostVector
-    ) -> Float[np.ndarray, "draws k"]:
+    def positions(self, recorded: Recorded, box: Box) -> Float[np.ndarray, "draws k"]:
         theta = {name: jnp.asarray(recorded[name]) for name in self.prior.names}
         return np.asarray(jax.jit(jax.vmap(self.prior.unconstrain))(theta))
 
 
 def program_of(given: Mapping[str, dist.Distribution], family: t.Family) -> object:
-    """What a family and its prior compute, traced: what tells them from others."""
+    """What a family and its prior compute, traced: their identity."""
     kinds: list[type] = []
 
     def everything(key: jax.Array, position: jax.Array) -> tuple:

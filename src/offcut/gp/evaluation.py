@@ -100,8 +100,7 @@ class Draws(NamedTuple):
         """The draws of a posterior."""
         variables = posterior["posterior"].dataset.items()
         flat = {str(name): v.values.reshape(-1, *v.shape[2:]) for name, v in variables}
-        w, box = flat["weights"], prepared.box
-        p = np.asarray(prepared.plan.base.positions(flat, box.centre, box.half))
+        w, p = flat["weights"], np.asarray(prepared.plan.base.positions(flat, prepared.box))
         stats = posterior["sample_stats"].dataset
         if "log_normaliser" in stats:
             log_Z = stats["log_normaliser"].values.reshape(-1)
@@ -145,8 +144,8 @@ class Draws(NamedTuple):
         rows = rng.integers(len(self.w), size=size)
         result = np.empty((size, self.prepared.plan.basis.d))
         pending = np.arange(size)
-        for turn in range(MOST_ROUNDS):
-            u = proposed(self.prepared, self.p[rows[pending]], seed, turn)
+        for attempt in range(MOST_ROUNDS):
+            u = proposed(self.prepared, self.p[rows[pending]], seed, attempt)
             f = np.einsum("sm,ms->s", self.w[rows[pending]], self._features(u))
             accepted = (rng.random(len(pending)) < expit(f)) & supported(self.prepared, u)
             result[pending[accepted]] = u.T[accepted]
@@ -166,15 +165,15 @@ class Draws(NamedTuple):
         sets = []
         for place, (row, count) in enumerate(zip(chosen, counts, strict=True)):
             found = [np.empty((0, self.prepared.plan.basis.d))]
-            have, turn = 0, 0
+            have, attempt = 0, 0
             while have < count:
                 size = int(np.clip(2 * (count - have), 256, 65_536))
                 many = np.broadcast_to(self.p[row], (size, self.p.shape[1]))
-                u = proposed(self.prepared, many, seed + 1 + place, turn)
+                u = proposed(self.prepared, many, seed + 1 + place, attempt)
                 f = self.w[row] @ self._features(u)
                 kept = ~((rng.random(size) < expit(f)) & supported(self.prepared, u))
                 found.append(u.T[kept])
-                have, turn = have + int(kept.sum()), turn + 1
+                have, attempt = have + int(kept.sum()), attempt + 1
             sets.append(self.prepared.box.outside(np.concatenate(found)[:count]))
         return sets
 
@@ -253,11 +252,11 @@ def _each_proposal(base: BaseDensity) -> Callable[..., Float[Array, "draws d"]]:
 
 
 def proposed(
-    prepared: Prepared, p: Float[np.ndarray, "r k"], seed: int, turn: int
+    prepared: Prepared, p: Float[np.ndarray, "r k"], seed: int, attempt: int
 ) -> Float[np.ndarray, "d r"]:
     """One proposal of each row of parameters."""
     rows = max(64, 2 ** int(np.ceil(np.log2(len(p)))))  # few sizes, for JAX compiles for each
-    key = jax.random.fold_in(keys.from_seed(seed), turn)
+    key = jax.random.fold_in(keys.from_seed(seed), attempt)
     padded = jnp.asarray(np.resize(p, (rows, p.shape[1])))
     drawn = _each_proposal(prepared.plan.base)(jax.random.split(key, rows), padded, prepared.data)
     return np.asarray(drawn)[: len(p)].T

@@ -37,7 +37,7 @@ from offcut.gp.data import GPData
 from offcut.gp.plan import Plan
 from offcut.gp.polya_gamma import polya_gamma
 from offcut.gp.proposals import Points
-from offcut.gp.sampler import SCALE, State, stepped_on
+from offcut.gp.sampler import State
 from offcut.gp.updates import EllipticalSlice, elliptical_slice
 from offcut.numerics.types import KeyArray
 
@@ -138,22 +138,17 @@ class ExactSampler(AugmentedSampler):
         omega = polya_gamma(key_omega, held.f, total, self.plan.layout.lanes)
         # Before the first Y nothing is known of f: no Pólya-Gamma variables.
         omega = jnp.where(informed & state.known, omega, 0.0)
-        if not self.plan.hyper.size:
-            return state, (omega, kappa)
 
-        def log_density(position: t.Hyper) -> t.Number:
+        def evidence(hyper: t.Hyper) -> t.Number:
             def at(size: int) -> t.Number:
-                K = self.covariance(_cut(held.u, size), position, data)
+                K = self.covariance(_cut(held.u, size), hyper, data)
                 s, root = _factor(K, _cut(omega, size))
                 r = solve_triangular(root, _divided(_cut(kappa, size), s), lower=True)
                 return -jnp.sum(jnp.log(jnp.diagonal(root))) - 0.5 * r @ r
 
-            return self.plan.hyper.log_prior(position) + _sized(total, self.smaller, at)
+            return _sized(total, self.smaller, at)
 
-        hyper, state, _ = stepped_on(
-            "hyper", SCALE, key_hyper, state, state.hyper, log_density, stage
-        )
-        return state._replace(hyper=hyper), (omega, kappa)
+        return self.move_hyper(key_hyper, state, stage, evidence), (omega, kappa)
 
     def _everything(
         self, key: KeyArray, state: State, pseudo: Pseudo, limit: t.Count, data: GPData
@@ -259,8 +254,8 @@ class ExactSampler(AugmentedSampler):
         size = L.shape[0]
         sign = jnp.where(jnp.arange(size) < self.plan.layout.n, 1.0, -1.0)
         there = is_point & points.inside(u, data)
-        for turn in range(self.kernel.steps):
-            key_prior, key_slice = jax.random.split(jax.random.fold_in(key, turn))
+        for number in range(self.kernel.steps):
+            key_prior, key_slice = jax.random.split(jax.random.fold_in(key, number))
             prior = L @ jax.random.normal(key_prior, (LARGEST,))[:size]
             f = elliptical_slice(
                 key_slice,
@@ -275,7 +270,7 @@ class ExactSampler(AugmentedSampler):
         return state.points.f[data.probes]
 
     def limit(self, state: State) -> int:
-        """What the largest matrix holds beside X."""
+        """What the largest matrix holds besides X."""
         return max(1, MOST - self.plan.layout.n)
 
     def explain(self, state: State, evidence: t.Flag) -> Exception:

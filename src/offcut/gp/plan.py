@@ -77,7 +77,7 @@ class Plan(NamedTuple):
 
     @property
     def key(self) -> tuple:
-        """What tells plans apart: those with one key have one program."""
+        """Identity: plans with one key have one program."""
         base = (type(self.base), self.base.key)
         return (*self[:3], base, self.hyper.key, self.process.name, *self[6:])
 

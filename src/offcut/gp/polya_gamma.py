@@ -79,25 +79,25 @@ def polya_gamma(
 ) -> Float[Array, " rows"]:
     """Draw PG(1, z) for the first ``count`` entries of ``z``; 0 for the others.
 
-    Each of ``lanes`` (a multiple of 32) proposes for one entry a turn, and moves on to the next
-    that nobody has as soon as a proposal is accepted. The draws depend on ``lanes``, but not on
-    the capacity.
+    Each of ``lanes`` (a multiple of 32) proposes for one entry in each round, and moves on to the
+    next that nobody has as soon as a proposal is accepted. The draws depend on ``lanes``, but not
+    on the capacity.
     """
     all_c = 0.5 * jnp.abs(z)
 
-    def turn_of_all(state: tuple) -> tuple:
-        turn, done, entry, omega = state
+    def one_round(state: tuple) -> tuple:
+        number, done, entry, omega = state
         c = all_c.at[entry].get(mode="clip")
-        x = materialised(turn, lambda: _propose(jax.random.fold_in(key, turn), c))
+        x = materialised(number, lambda: _propose(jax.random.fold_in(key, number), c))
         # Not x >= 0: a z that is no number is done too, and shows in the result.
         accepted = ~(x < 0.0) & (entry < count)
         omega = omega.at[jnp.where(accepted, entry, z.shape[0])].set(0.25 * x, mode="drop")
         entry = jnp.where(accepted, lanes + done + exclusive_count(accepted), entry)
-        return turn + 1, done + jnp.sum(accepted, dtype=jnp.int32), entry, omega
+        return number + 1, done + jnp.sum(accepted, dtype=jnp.int32), entry, omega
 
     entry = jnp.arange(lanes, dtype=jnp.int32)
     start = (jnp.int32(0), jnp.int32(0), entry, jnp.zeros_like(all_c))
-    return lax.while_loop(lambda state: state[1] < count, turn_of_all, start)[3]
+    return lax.while_loop(lambda state: state[1] < count, one_round, start)[3]
 
 
 def _propose(key: KeyArray, c: Float[Array, " lanes"]) -> Float[Array, " lanes"]:
@@ -106,7 +106,7 @@ def _propose(key: KeyArray, c: Float[Array, " lanes"]) -> Float[Array, " lanes"]
     One uniform in (0, 1] chooses the side and, rescaled, the place there; another the root and,
     rescaled, whether to accept.
     """
-    place, judge = 1.0 - jax.random.uniform(key, (2, *c.shape), c.dtype)
+    place, uniform = 1.0 - jax.random.uniform(key, (2, *c.shape), c.dtype)
     right_over_left = _right_over_left(c)
     place = place * (1.0 + right_over_left)
     is_left = place <= 1.0
@@ -115,17 +115,17 @@ def _propose(key: KeyArray, c: Float[Array, " lanes"]) -> Float[Array, " lanes"]
     m = jnp.where(is_tilted, c, 0.0)
     square = ndtri(place * jnp.where(is_tilted, 0.5, NORMAL_TAIL)) ** 2
     smaller = 2.0 / (2.0 * m + square + jnp.sqrt(square * (4.0 * m + square)))
-    judge_left = judge * (1.0 + m * smaller)
-    is_smaller = judge_left <= 1.0
+    uniform_left = uniform * (1.0 + m * smaller)
+    is_smaller = uniform_left <= 1.0
     left = jnp.where(is_smaller, smaller, 1.0 / (m * (m * smaller)))
-    judge_left = jnp.where(is_smaller, judge_left, (judge_left - 1.0) / (m * smaller))
+    uniform_left = jnp.where(is_smaller, uniform_left, (uniform_left - 1.0) / (m * smaller))
 
     # Rounding may take the rescaled uniform beyond 1 where hardly anything is on the right.
     right = T - jnp.log(jnp.minimum((place - 1.0) / right_over_left, 1.0)) / _rate(c)
 
     x = jnp.where(is_left, left, right)
-    judge = jnp.where(is_left, judge_left, judge)
-    return jnp.where(judge > _acceptance(c, x, is_left), -1.0, x)
+    uniform = jnp.where(is_left, uniform_left, uniform)
+    return jnp.where(uniform > _acceptance(c, x, is_left), -1.0, x)
 
 
 def _rate(c: Float[Array, " lanes"]) -> Float[Array, " lanes"]:

@@ -20,7 +20,7 @@ from offcut.base import MOST_REJECTED, OK, Info, Kernel, LogDensity, Sampler, St
 from offcut.errors import StartError
 from offcut.gp import proposals as points
 from offcut.gp import types as t
-from offcut.gp.base_density import FamilyBase, NormalBase
+from offcut.gp.base_density import FamilyBase, NormalBase, Record
 from offcut.gp.data import GPData
 from offcut.gp.plan import Plan
 from offcut.gp.proposals import Points
@@ -69,7 +69,7 @@ class GPSampler(Sampler):
 
     @property
     def key(self) -> tuple:
-        """What tells samplers of a class apart: those with one key have one program."""
+        """Identity, besides the class: samplers with one key have one program."""
         return self.plan.key, self.kernel
 
     def root_spectrum(self, hyper: t.Hyper, data: GPData) -> t.Weights:
@@ -240,6 +240,19 @@ class GPSampler(Sampler):
         w = self.root_spectrum(hyper, data) * beta
         return state._replace(beta=beta, w=w, base=p, hyper=hyper, log_rate=log_rate), stats
 
+    def move_hyper(
+        self, key: KeyArray, state: State, stage: Stage, log_likelihood: LogDensity
+    ) -> State:
+        """Hyperparameters, where they are unknown, given what depends on them."""
+        if not self.plan.hyper.size:
+            return state
+
+        def log_density(hyper: t.Hyper) -> t.Number:
+            return self.plan.hyper.log_prior(hyper) + log_likelihood(hyper)
+
+        hyper, state, _ = stepped_on("hyper", SCALE, key, state, state.hyper, log_density, stage)
+        return state._replace(hyper=hyper)
+
     def summed_moves(
         self, key: KeyArray, state: State, stage: Stage, data: GPData
     ) -> tuple[State, Stats]:
@@ -299,11 +312,11 @@ class GPSampler(Sampler):
         if not isinstance(base, FamilyBase):
             return p + shake, jnp.array(True)
 
-        def impossible(turn: t.Number) -> t.Flag:
-            return jnp.isneginf(base.score(p + shake * 0.5**turn, data)) & (turn < HALVINGS)
+        def impossible(halvings: t.Number) -> t.Flag:
+            return jnp.isneginf(base.score(p + shake * 0.5**halvings, data)) & (halvings < HALVINGS)
 
-        turns = jax.lax.while_loop(impossible, lambda turn: turn + 1.0, jnp.zeros(()))
-        p = jnp.where(turns < HALVINGS, p + shake * 0.5**turns, p)
+        halvings = jax.lax.while_loop(impossible, lambda halvings: halvings + 1.0, jnp.zeros(()))
+        p = jnp.where(halvings < HALVINGS, p + shake * 0.5**halvings, p)
         return p, ~jnp.isneginf(base.score(p, data))
 
     def first_own(self, state: State, data: GPData) -> State:
@@ -311,7 +324,7 @@ class GPSampler(Sampler):
         return state
 
     def described(self, state: State, data: GPData) -> Stats:
-        """log Z and the log density at some of the data, to judge mixing by."""
+        """log Z and the log density at some of the data, from which mixing is assessed."""
         plan, p = self.plan, state.base
         if not plan.summed:
             return {}
@@ -327,7 +340,7 @@ class GPSampler(Sampler):
         """f at the observations at which the log density is followed."""
         return self.plan.basis.evaluate(state.w, u, jnp.int32(0))
 
-    def record(self, state: State) -> dict[str, Float[Array, " ..."]]:
+    def record(self, state: State) -> Record:
         """f by its weights, and all parameters, in the units of the data."""
         return {
             "weights": state.w,
@@ -337,7 +350,7 @@ class GPSampler(Sampler):
         }
 
     def variables(self) -> dict[str, Variable]:
-        """Names of dimensions. Weights are judged by what they amount to at the data."""
+        """Names of dimensions. Weights are assessed by what they amount to at the data."""
         return {
             "weights": Variable(("function",), exchangeable=True, by_kernel=False),
             "log_density": Variable(("probe",), diagnosed=True),

@@ -59,20 +59,20 @@ def elliptical_slice(
     level = log_likelihood(f) + jnp.log(jax.random.uniform(key_level))
     first = jax.random.uniform(key_angle, minval=0.0, maxval=2 * np.pi)
 
-    def turned(angle: t.Number) -> Function:
+    def at(angle: t.Number) -> Function:
         return jax.tree.map(lambda a, b: a * jnp.cos(angle) + b * jnp.sin(angle), f, prior_draw)
 
     def low(carry: tuple) -> jax.Array:
-        turn, angle, *_ = carry
+        shrinks, angle, *_ = carry
         # After 60 halvings the angle is zero to rounding, and f stays where it is.
-        return (log_likelihood(turned(angle)) <= level) & (turn < 400)
+        return (log_likelihood(at(angle)) <= level) & (shrinks < 400)
 
     def shrink(carry: tuple) -> tuple:
-        turn, angle, least, most = carry
+        shrinks, angle, least, most = carry
         least, most = jnp.where(angle < 0, angle, least), jnp.where(angle < 0, most, angle)
-        own = jax.random.fold_in(key_angle, turn + 1)
-        return turn + 1, jax.random.uniform(own, minval=least, maxval=most), least, most
+        own = jax.random.fold_in(key_angle, shrinks + 1)
+        return shrinks + 1, jax.random.uniform(own, minval=least, maxval=most), least, most
 
     start = (jnp.int32(0), first, first - 2 * np.pi, first)
-    turns, angle, *_ = lax.while_loop(low, shrink, start)
-    return turned(jnp.where(turns < 400, angle, 0.0))
+    shrinks, angle, *_ = lax.while_loop(low, shrink, start)
+    return at(jnp.where(shrinks < 400, angle, 0.0))
