@@ -281,7 +281,7 @@ class FamilyBase(BaseDensity):
         return np.asarray(jax.jit(jax.vmap(self.prior.unconstrain))(theta))
 
 
-def program_of(given: Mapping[str, dist.Distribution], family: t.Family) -> object:
+def program_of(given: object, family: t.Family) -> object:
     """What a family and its prior compute, traced: their identity."""
     kinds: list[type] = []
 
