@@ -135,7 +135,7 @@ def simulated(case, key):
     if isinstance(plan.base, FamilyBase):
         p = plan.base.prior.unconstrain(plan.base.prior.sample(k[2]))
     else:
-        p = plan.base.update(k[2], jnp.zeros(0), jnp.zeros(number_of_features(case.d)), data)
+        p = plan.base.update(k[2], jnp.zeros(number_of_features(case.d)), data)
     log_rate = jnp.zeros(())
     total = jnp.int32(TRIED)
     process = plan.process

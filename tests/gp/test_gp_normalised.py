@@ -132,7 +132,7 @@ def some_draws(model, x, supported=None):
             p = plan.base.prior.unconstrain(plan.base.prior.sample(k[0]))
         elif isinstance(plan.base, NormalBase):
             nothing = jnp.zeros(number_of_features(plan.base.d))
-            p = plan.base.update(k[0], p, nothing, data)
+            p = plan.base.update(k[0], nothing, data)
         if isinstance(plan.basis, Grid):  # something smooth
             waves = jax.random.normal(k[1], (plan.basis.d, 1))
             w = 2 * jnp.sum(jnp.sin(3 * data.grid + 3 * waves), axis=0)

@@ -224,7 +224,7 @@ class AugmentedSampler(GPSampler):
 
         none = jnp.zeros(number_of_features(plan.basis.d))
         total = points.in_chunks(plan.layout, held, add, none)
-        return state._replace(base=plan.base.update(key, state.base, total, data)), {}
+        return state._replace(base=plan.base.update(key, total, data)), {}
 
     # The buffer.
 
