@@ -68,7 +68,7 @@ def compared(process, n, kernel=None, run=RUN, **more):
 
 
 def judged(model, posterior, n):
-    process = model.process.name
+    process = model.process
     box = (float(posterior.attrs["box_lower"][0]), float(posterior.attrs["box_upper"][0]))
     grid, mean = truth(process, n, *box)
     beta = np.stack([grid.values["b1"], grid.values["b2"]], axis=-1)

@@ -25,7 +25,7 @@ from offcut.gp.data import as_region, ties
 from offcut.gp.evaluation import Bands, Comparison, Draws
 from offcut.gp.exact import ExactSampler
 from offcut.gp.plan import Prepared, Settings, prepare
-from offcut.gp.process import DensityProcess, IntensityProcess
+from offcut.gp.process import PROCESSES
 from offcut.gp.sampler import CollapsedSampler, GPSampler
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
 from offcut.kernels.hmc import HMC
@@ -51,7 +51,7 @@ class GPModel(Settings, Model):
     """What densities and intensities share. They are dataclasses: what the user gave are fields."""
 
     __no_type_check__: ClassVar[bool] = True  # of the fields: users give what they like
-    process: ClassVar[DensityProcess]
+    process: ClassVar[str]
     method: str
     nugget: float
 
@@ -96,7 +96,7 @@ class GPModel(Settings, Model):
         if key not in self._prepared:
             while len(self._prepared) >= MOST_PREPARED:
                 self._prepared.pop(next(iter(self._prepared)))
-            self._prepared[key] = prepare(self, x, self.process, scalar)
+            self._prepared[key] = prepare(self, x, PROCESSES[self.process], scalar)
         return self._prepared[key]
 
     def _sampler(self, prepared: Prepared, kernel: Kernel | None) -> GPSampler:
@@ -267,7 +267,7 @@ class GPDensity(GPModel):
     (True, True)
     """
 
-    process = DensityProcess()
+    process = "density"
     rate = None
 
     base: str | NormalInverseWishart | Box | t.Family = "normal"
@@ -372,7 +372,7 @@ class GPIntensity(GPModel):
     np.int64(0)
     """
 
-    process = IntensityProcess()
+    process = "intensity"
     base = "uniform"
     prior = None
 

@@ -110,6 +110,9 @@ class IntensityProcess(DensityProcess):
         return {"rate": jnp.exp(log_rate)}
 
 
+PROCESSES = {one.name: one for one in (DensityProcess(), IntensityProcess())}
+
+
 def _log_fits(
     far: t.Number, budget: t.Count, log_probability: Callable[[t.Number], t.Number]
 ) -> t.Number:
