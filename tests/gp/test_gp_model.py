@@ -146,6 +146,11 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
         offcut.sample(offcut.GPDensity(**settings), X, progress=False)
 
 
+def test_what_became_a_benchmark_is_answered():
+    with pytest.raises(AttributeError, match=r"benchmarks/birth_death.py"):
+        _ = offcut.BirthDeath
+
+
 def test_data_outside_the_support_are_counted():
     with pytest.raises(DataError, match=r"of 40 observations lie outside the support.*row"):
         offcut.sample(offcut.GPDensity(support=(2, None)), X)

@@ -47,13 +47,16 @@ COLLAPSED = HMC(num_steps=8, jitter=0.5)
 Kind = TypeVar("Kind", bound=type)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GPModel(Settings, Model):
     """What densities and intensities share. They are dataclasses: what the user gave are fields."""
 
     __no_type_check__: ClassVar[bool] = True  # of the fields: users give what they like
     process: ClassVar[str]
-    method: str
-    nugget: float
+    additive: bool | None = None
+    method: str = "augment"
+    joint_moves: bool = True
+    nugget: float = 1e-8
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -161,7 +164,7 @@ class GPModel(Settings, Model):
         family = None
         if callable(self.base) and not isinstance(self.base, Region) and self.prior is not None:
             family = program_of(self.prior, self.base)
-        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "prior"}  # type: ignore[arg-type]
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "prior"}
         return digest(skeleton(type(self), given), family)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -278,10 +281,6 @@ class GPDensity(GPModel):
     support: t.BoxLike | None = None
     _: KW_ONLY
     prior: dict[str, dist.Distribution] | None = None
-    additive: bool | None = None
-    method: str = "augment"
-    joint_moves: bool = True
-    nugget: float = 1e-8
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -382,11 +381,6 @@ class GPIntensity(GPModel):
     length_scale: t.Positive | None = None
     variance: t.Positive | None = None
     rate: tuple[float, float] | None = None
-    _: KW_ONLY
-    additive: bool | None = None
-    method: str = "augment"
-    joint_moves: bool = True
-    nugget: float = 1e-8
 
     def __post_init__(self) -> None:
         super().__post_init__()
