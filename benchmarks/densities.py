@@ -53,7 +53,7 @@ class Chain:
     def __init__(self, model: Any, x: np.ndarray, block: int) -> None:
         import jax
 
-        from offcut.driver.block import CompiledBlock
+        from offcut.driver.chain import CompiledBlock
         from offcut.numerics import keys
 
         self.jax, self.block, self.done = jax, block, 0

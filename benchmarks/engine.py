@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 
 import offcut
 from offcut.base import MOST_REJECTED
-from offcut.driver.block import CompiledBlock
+from offcut.driver.chain import CompiledBlock
 from offcut.numerics import keys
 from offcut.samplers.choice import prepare
 

@@ -57,7 +57,7 @@ class Ours:
         import jax
 
         import offcut
-        from offcut.driver.block import CompiledBlock
+        from offcut.driver.chain import CompiledBlock
         from offcut.numerics import keys
         from offcut.regions import Box
 

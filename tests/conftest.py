@@ -24,10 +24,19 @@ from jaxtyping import install_import_hook
 
 #: Rooms whose annotations are checked in every call of these tests, shapes included.
 CHECKED = (
+    "offcut.checks",
+    "offcut.datasets",
+    "offcut.driver",
+    "offcut.files",
     "offcut.gp",
-    "offcut.numerics.types",
-)  # fmt: skip
-install_import_hook(list(CHECKED), "beartype.beartype")  # before anything of ours is imported
+    "offcut.numerics",
+    "offcut.programs",
+    "offcut.regions",
+    "offcut.result",
+)
+#: A whole number is a float too, and a complex number (numpy's ArrayLike relies on it).
+CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+install_import_hook(list(CHECKED), CHECKER)  # before anything of ours is imported
 
 import kill_me  # noqa: E402
 import offcut  # noqa: E402
@@ -75,7 +84,7 @@ def no_looks(request: pytest.FixtureRequest) -> Any:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("offcut.checks.prior_rates.LONG_RUN", np.inf)
+        patch.setattr("offcut.checks.before.LONG_RUN", np.inf)
         patch.setattr(
             "offcut.checks.unvisited.look_beyond", lambda *_: not_looked("not in these tests")
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from offcut.programs.forks import refuse_fork
+from offcut.programs.precision import refuse_fork
 
 if TYPE_CHECKING:
     import offcut.estimators as estimators
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from offcut.models.recording import Clamped
     from offcut.models.rejection import RejectionModel
     from offcut.numerics.normal import NormalInverseWishart
-    from offcut.result.overview import summary
+    from offcut.result.summary import summary
     from offcut.samplers.choice import kernel_for
     from offcut.samplers.conjugate import Conjugate
     from offcut.samplers.direct import Direct
@@ -58,7 +58,7 @@ _HOMES = {
     "augment": "offcut.augmentation.algorithm1",
     "check": "offcut.checks.model_check",
     "prior_acceptance": "offcut.checks.prior_rates",
-    "summary": "offcut.result.overview",
+    "summary": "offcut.result.summary",
     "mixing_rate_bound": "offcut.checks.mixing_bound",
     "kernel_for": "offcut.samplers.choice",
     "NUTS": "offcut.kernels.nuts",

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from offcut.cytometry.events import Events
 from offcut.cytometry.reading import read
@@ -134,9 +135,9 @@ class Vectorcardiograms:
     sex, age_band : arrays of str
     """
 
-    frank: np.ndarray
-    mcfee: np.ndarray
-    age_sex_group: np.ndarray
+    frank: Float[np.ndarray, "children 3 2"]
+    mcfee: Float[np.ndarray, "children 3 2"]
+    age_sex_group: Int[np.ndarray, " children"]
     sex: np.ndarray
     age_band: np.ndarray
 
@@ -150,7 +151,7 @@ class Vectorcardiograms:
         return f"Vectorcardiograms({len(self)} children, lead systems frank and mcfee; {kinds})"
 
 
-def vectorcardiogram(path: Any) -> Vectorcardiograms:
+def vectorcardiogram(path: str | PathLike | None) -> Vectorcardiograms:
     """Vectorcardiograms of 98 children (Downs, Liebman & Mackay 1972), from a file of yours.
 
     They do not come with Offcut, because no licence for them is known. Printed numbers are
@@ -195,7 +196,9 @@ def _frame_columns(system: str) -> list[str]:
     return [f"{system}_{vector}_{axis}" for vector in ("qrs", "perp") for axis in "xyz"]
 
 
-def _frames(columns: dict[str, Any], system: str, path: Any) -> np.ndarray:
+def _frames(
+    columns: dict[str, tuple[str, ...]], system: str, path: str | PathLike
+) -> Float[np.ndarray, "children 3 2"]:
     """Polar factors: U V' of the singular value decomposition U D V'."""
     try:
         numbers = np.array([columns[name] for name in _frame_columns(system)], dtype=float)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from offcut.errors import OutputError, SettingsError
 
 if TYPE_CHECKING:
-    import xarray as xr
-
+    from xarray import DataTree
+else:
+    DataTree = object  # xarray is imported where draws are read
 
 #: What to do about what an operating system says.
 _ADVICE = {
@@ -78,35 +79,35 @@ def made(path: Path) -> Path:
     return path
 
 
-def write(path: Path, content: str | bytes) -> Path:
-    """A file with this content; where writing fails, what was there before stays."""
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A place to write to that becomes ``path`` at the end; where writing fails, it goes away."""
     part = path.with_name(path.name + ".part")
     with writing(path):
         try:
-            part.write_bytes(content.encode() if isinstance(content, str) else content)
-            os.replace(part, path)
-        except OSError:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
-            raise
-    return path
-
-
-def save_netcdf(tree: xr.DataTree, path: Path) -> Path:
-    """The same for draws."""
-    part = path.with_name(path.name + ".part")
-    with writing(path):
-        try:
-            tree.to_netcdf(part, engine="h5netcdf")
+            yield part
             os.replace(part, path)
         except (OSError, RuntimeError) as error:  # HDF5 has its own words for a full disk
             with suppress(OSError):
                 part.unlink(missing_ok=True)
             raise error if isinstance(error, OSError) else OSError(str(error)) from error
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """A file with this content; where writing fails, what was there before stays."""
+    with _replacing(path) as part:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def load_netcdf(path: Path) -> xr.DataTree:
+def save_netcdf(tree: DataTree, path: Path) -> Path:
+    """The same for draws."""
+    with _replacing(path) as part:
+        tree.to_netcdf(part, engine="h5netcdf")
+    return path
+
+
+def load_netcdf(path: Path) -> DataTree:
     """Draws as they were saved; a damaged file can fail at any byte, with any error."""
     import xarray as xr
 

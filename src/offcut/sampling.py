@@ -11,10 +11,9 @@ import numpy as np
 import xarray as xr
 
 from offcut.base import Doubt, Kernel, Model, Prepared, Sampler
-from offcut.checks.pile_ups import pile_ups
-from offcut.checks.prior_rates import prior_doubts
+from offcut.checks.before import pile_ups, prior_doubts
 from offcut.checks.unvisited import note_beyond
-from offcut.driver.budget import checked_budget
+from offcut.driver.budget import certify, checked_budget
 from offcut.driver.chains import Settings, run_chains
 from offcut.driver.checkpoints import Store
 from offcut.errors import CheckpointError, SettingsError, TrustWarning
@@ -23,9 +22,7 @@ from offcut.models.rejection import RejectionModel
 from offcut.programs.cache import blocks_of
 from offcut.programs.identity import UnidentifiedError, Unknown, digest
 from offcut.programs.precision import in_float64
-from offcut.result.advice import find_doubts
-from offcut.result.certificate import certify
-from offcut.result.overview import summary
+from offcut.result.summary import find_doubts, summary
 from offcut.result.tree import facts_about, make_tree, versions
 from offcut.samplers.choice import AUTO, prepare
 from offcut.samplers.direct import why_not_direct

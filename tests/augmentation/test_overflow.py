@@ -16,7 +16,7 @@ import pytest
 import offcut
 from offcut.errors import ModelError
 from offcut.regions import Box
-from offcut.samplers.conjugacy.rates import draw_gamma
+from offcut.samplers.conjugacy.univariate import draw_gamma
 
 RUN = {"chains": 1, "draws": 20, "warmup": 10, "progress": False, "seed": 1}
 X = np.array([3.0, 10.0, 200.0])

@@ -13,9 +13,10 @@ import xarray as xr
 import offcut
 from offcut.augmentation.hidden import find_clamped
 from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
-from offcut.checks.pile_ups import pile_ups
+from offcut.checks.before import pile_ups
 from offcut.errors import DataError, ModelError, StartError
-from offcut.result.advice import _undrawn
+from offcut.result.diagnostics import Run
+from offcut.result.summary import _undrawn
 from offcut.samplers.choice import observe
 
 
@@ -296,7 +297,7 @@ def test_rows_that_are_never_drawn_make_a_run_doubtful():
     late[1, 8] = 2
     for undrawn, said in ((early, ""), (late, "2 of the observations")):
         stats = xr.Dataset({"undrawn": (("chain", "draw"), undrawn)})
-        found = _undrawn(xr.DataTree.from_dict({"sample_stats": stats}))
+        found = _undrawn(Run(xr.DataTree.from_dict({"sample_stats": stats})))
         assert found.startswith(said)
         assert bool(found) == bool(said)
-    assert _undrawn(xr.DataTree.from_dict({"sample_stats": xr.Dataset()})) == ""
+    assert _undrawn(Run(xr.DataTree.from_dict({"sample_stats": xr.Dataset()}))) == ""

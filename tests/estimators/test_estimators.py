@@ -24,9 +24,9 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import offcut
 from offcut.estimators import TruncatedGaussianMixture
-from offcut.mixtures.evaluation import Draws
-from offcut.mixtures.membership import log_density, probabilities
-from offcut.mixtures.populations import Labels, only_matched
+from offcut.mixtures.evaluation import Draws, log_mixture, log_terms, over_draws
+from offcut.mixtures.populations import Labels, only_matched, probabilities
+from offcut.programs.precision import in_float64
 
 TINY = {"n_components": 3, "n_draws": 20, "n_warmup": 20, "n_chains": 1, "random_state": 0}
 
@@ -298,6 +298,13 @@ def made_up_draws() -> tuple[Draws, np.ndarray]:
     return drawn, np.array([[0, 1, -1], [1, -1, 0]])
 
 
+@in_float64
+def log_density(drawn: Draws, points: np.ndarray) -> np.ndarray:
+    """Of the mean over draws."""
+    parts = (log_terms(drawn)[:, 0], drawn.means, drawn.covariances)
+    return over_draws(log_mixture, parts, points)
+
+
 def test_membership_is_the_mean_of_responsibilities() -> None:
     drawn, matches = made_up_draws()
     points = np.random.default_rng(1).normal(size=(4, 2))
@@ -329,7 +336,7 @@ def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, matches = made_up_draws()
     points = np.random.default_rng(1).normal(size=(50, 2))
     whole = log_density(drawn, points), probabilities(drawn, matches, 2, points)
-    monkeypatch.setattr("offcut.mixtures.membership.ROOM", 100)
+    monkeypatch.setattr("offcut.mixtures.evaluation.ROOM", 100)
     np.testing.assert_allclose(log_density(drawn, points), whole[0], rtol=1e-12)
     np.testing.assert_allclose(probabilities(drawn, matches, 2, points), whole[1], rtol=1e-12)
 

@@ -20,7 +20,7 @@ from scipy import stats
 import offcut
 from offcut.base import OK
 from offcut.checks.invariance import plain_stage
-from offcut.driver.block import CompiledBlock
+from offcut.driver.chain import CompiledBlock
 from offcut.gp import augmented
 from offcut.gp import proposals as points
 from offcut.gp.augmented import AugmentedSampler

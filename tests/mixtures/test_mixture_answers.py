@@ -18,8 +18,7 @@ import offcut
 from offcut.errors import DataError, SettingsError
 from offcut.mixtures.evaluation import draws_of
 from offcut.mixtures.groups import as_names, find_groups
-from offcut.mixtures.membership import probabilities
-from offcut.mixtures.populations import draw_labels
+from offcut.mixtures.populations import draw_labels, probabilities
 from offcut.mixtures.window_mass import ANCHORS, importance_mass
 from offcut.numerics import keys
 from offcut.numerics.normal import Components, NormalInverseWishart, data_covariance

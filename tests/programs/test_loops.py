@@ -157,7 +157,7 @@ def read_program(monkeypatch):
         found.extend(strides(jax.make_jaxpr(self._function)(*arguments).jaxpr))
         raise ReadError
 
-    monkeypatch.setattr("offcut.driver.block.CompiledBlock.__call__", note)
+    monkeypatch.setattr("offcut.driver.chain.CompiledBlock.__call__", note)
 
     def read(*arguments, **options):
         found.clear()

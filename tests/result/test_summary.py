@@ -16,8 +16,8 @@ import xarray as xr
 import kill_me
 import offcut
 from offcut.errors import TrustWarning
-from offcut.result.advice import find_doubts
 from offcut.result.diagnostics import r_hat
+from offcut.result.summary import find_doubts
 from offcut.samplers.choice import prepare
 
 

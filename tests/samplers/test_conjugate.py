@@ -17,8 +17,9 @@ from numpyro import handlers
 
 import offcut
 from offcut.numerics.keys import from_seed
-from offcut.samplers.conjugacy import Match, NoMatch, match
-from offcut.samplers.conjugacy import monomials as interpreter
+from offcut.samplers.conjugacy import Match, NoMatch
+from offcut.samplers.conjugacy import reading as interpreter
+from offcut.samplers.conjugacy.match import match
 
 EYE = np.eye(2)
 MEAN, VARIANCE, PRECISION = dist.Normal(0.0, 2.0), dist.InverseGamma(3.0, 2.0), dist.Gamma(3.0, 2.0)

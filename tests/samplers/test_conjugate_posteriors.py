@@ -20,9 +20,9 @@ from scipy import stats
 
 import offcut
 from offcut.numerics.keys import from_seed
-from offcut.samplers.conjugacy import NoMatch, match
-from offcut.samplers.conjugacy.normal import Precision
-from offcut.samplers.conjugacy.probabilities import ProbabilityMatch
+from offcut.samplers.conjugacy import NoMatch
+from offcut.samplers.conjugacy.match import match
+from offcut.samplers.conjugacy.univariate import Precision, ProbabilityMatch
 from statistical.truth import FALSE_ALARM, Grid, p_value
 
 pytestmark = [pytest.mark.statistical, pytest.mark.usefixtures("float64")]

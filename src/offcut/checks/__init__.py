@@ -1,1 +1,1 @@
-"""What is looked at before a run, beside it and after it."""
+"""Checks of models, priors, data and finished runs; comparison of samplers."""

@@ -20,9 +20,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
+from jaxtyping import Float, PyTree
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from offcut.base import Kernel, Model
@@ -36,8 +37,8 @@ from offcut.kernels.tuning import warmup_schedule
 from offcut.numerics.ess import effective_size
 from offcut.programs.cache import blocks_of
 from offcut.programs.precision import in_float64
-from offcut.result.advice import R_HAT_LIMIT
-from offcut.result.diagnostics import MOST_PARAMETERS, r_hat
+from offcut.result.diagnostics import MOST_PARAMETERS, label, r_hat
+from offcut.result.summary import R_HAT_LIMIT
 from offcut.samplers.choice import prepare
 
 #: Draws of the run that compiles.
@@ -80,7 +81,7 @@ class Rate:
     high: float
 
 
-def rate_of(repeats: Any) -> Rate:
+def rate_of(repeats: ArrayLike) -> Rate:
     """The geometric mean over repeats, with a t-interval on the scale of logarithms.
 
     >>> rate_of([100.0, 200.0, 400.0]).middle.__round__(9)
@@ -105,12 +106,12 @@ class Measured:
 
     contender: Contender
     quantities: list[str] = field(default_factory=list)
-    ess: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    mean: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    mcse: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    seconds: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    pooled: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    r_hat: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    ess: Float[np.ndarray, "repeat quantity"] = field(default_factory=lambda: np.zeros((0, 0)))
+    mean: Float[np.ndarray, "repeat quantity"] = field(default_factory=lambda: np.zeros((0, 0)))
+    mcse: Float[np.ndarray, "repeat quantity"] = field(default_factory=lambda: np.zeros((0, 0)))
+    seconds: Float[np.ndarray, " repeat"] = field(default_factory=lambda: np.zeros(0))
+    pooled: Float[np.ndarray, " quantity"] = field(default_factory=lambda: np.zeros(0))
+    r_hat: Float[np.ndarray, " quantity"] = field(default_factory=lambda: np.zeros(0))
     trouble: str = ""
     refusal: str = ""
 
@@ -199,9 +200,9 @@ class Comparison:
 @in_float64
 def compare_samplers(
     contenders: Sequence[Contender],
-    data: Any,
+    data: PyTree,
     *,
-    covariates: Any = None,
+    covariates: PyTree = None,
     draws: int = 1000,
     warmup: int = 500,
     repeats: int = 5,
@@ -297,7 +298,7 @@ def _diagnose(one: Measured, series: Series, names: list[str]) -> None:
         one.trouble = f"CHAINS DISAGREE, R-hat {found[furthest]:.2f} ({furthest})"
 
 
-def _worth(series: np.ndarray, method: str = "mean") -> float:
+def _worth(series: Float[np.ndarray, "repeat draw"], method: str = "mean") -> float:
     """Effective draws; a chain that stood still is worth one."""
     if np.all(series == series[:, :1]):
         return float(len(series))
@@ -327,7 +328,7 @@ class _Runs:
     """Repeats of one contender, one chain each."""
 
     def __init__(
-        self, contender: Contender, data: Any, covariates: Any, settings: Settings
+        self, contender: Contender, data: PyTree, covariates: PyTree, settings: Settings
     ) -> None:
         self.model, self.settings = contender.model, settings
         self.sampler, self.arrays, self.observed = prepare(
@@ -399,8 +400,7 @@ class _Runs:
         kept |= {k: v for k, v in drawn.stats.items() if k in known and known[k].diagnosed}
         for name, values in kept.items():
             for index in np.ndindex(values.shape[2:]):
-                label = f"{name}[{', '.join(map(str, index))}]" if index else name
-                yield label, values[(slice(None), slice(None), *index)].astype(float)
+                yield label(name, index), values[(slice(None), slice(None), *index)].astype(float)
 
     @staticmethod
     def _advance(chain: Chain, phase: Phase) -> None:

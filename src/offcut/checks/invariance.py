@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, PyTree
 from scipy import stats as distributions
 
 from offcut.augmentation.algorithm1 import run_algorithm_1
@@ -22,7 +23,18 @@ from offcut.augmentation.rejections import Layout, empty_rejected
 from offcut.base import OK, Stage
 from offcut.errors import ModelError
 from offcut.models.data import Observed, pad_rows
+from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.types import KeyArray, Points
+
+
+@runtime_checkable
+class Stationary(Protocol):
+    """A sampler that can be put into its stationary distribution, Y being a draw of the model."""
+
+    def stationary(self, key: KeyArray, theta: Theta, data: PyTree, rejected: PyTree) -> PyTree: ...
+    def step(self, key: KeyArray, state: PyTree, stage: Stage, data: PyTree) -> tuple: ...
+    def record(self, state: PyTree) -> Theta: ...
 
 
 class Invariance(NamedTuple):
@@ -41,29 +53,29 @@ def plain_stage(budget: int) -> Stage:
 
 
 def invariance_test(
-    sampler: Any,
+    sampler: Stationary,
     model: RejectionModel,
     layout: Layout,
-    key: jax.Array,
+    key: KeyArray,
     *,
     replicates: int = 10_000,
     steps: int = 3,
     budget: int = 200,
     covariates: tuple = (),
-    hide: Callable[[Any], Any] | None = None,
+    hide: Callable[[Points], PyTree] | None = None,
 ) -> Invariance:
     """Run the test; call it with x64 on.
 
     Parameters
     ----------
     sampler : Sampler with a method ``stationary(key, theta, data, rejected)``
-        Gives a state from the stationary distribution at theta, Y being a draw of the model.
+        A state from the stationary distribution at theta, given a Y.
     model, layout
         What the sampler samples; ``layout.n`` observations in each replicate.
     budget : int
         B. Priors should be narrow: replicates with |Y| > B are dropped.
     hide : callable, optional
-        What of the (padded) points the sampler is not told: ``points -> Hidden``. It starts from
+        What of the (padded) points is hidden from the sampler: ``points -> Hidden``. It starts from
         the true values, a draw from their conditional.
     """
     like = jax.eval_shape(
@@ -75,7 +87,7 @@ def invariance_test(
     capacity = layout.capacity(budget)
     padded = pad_rows(covariates, layout.chunk)
 
-    def statistics(theta: Any, points: Any) -> dict[str, jax.Array]:
+    def statistics(theta: Theta, points: Points) -> dict[str, Float[Array, ""]]:
         position, exact = model.prior.split(theta)
         mean = sum(jnp.mean(leaf.astype(float)) for leaf in jax.tree.leaves(points))
         values = {}
@@ -93,7 +105,7 @@ def invariance_test(
             more[f"{a} * {b}"] = values[a] * values[b]
         return {**values, **more}
 
-    def replicate(key: jax.Array) -> tuple:
+    def replicate(key: KeyArray) -> tuple:
         key_theta, key_data, key_state, key_steps = jax.random.split(key, 4)
         theta = jax.tree.map(lambda a: jnp.asarray(a, float), model.prior.sample(key_theta))
         buffer = empty_rejected(layout, like, capacity)

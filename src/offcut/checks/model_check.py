@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Key, PyTree, Shaped
 from scipy import stats
 
 from offcut.augmentation.acceptance import is_broken
@@ -15,9 +18,11 @@ from offcut.checks.invariance import invariance_test
 from offcut.errors import OffcutError
 from offcut.kernels.hmc import HMC
 from offcut.models.data import as_covariates, check_scalars, count_rows, point_like, point_size
+from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.keys import from_seed
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray, Point, Points
 from offcut.programs.precision import in_float64
 from offcut.samplers.algorithm2 import AugmentedSampler
 
@@ -34,15 +39,14 @@ class Item(NamedTuple):
     detail: str
 
 
+@dataclass(frozen=True)
 class Report:
     """What ``offcut.check`` found: ``ok``, ``items``; printing it prints one line for each."""
 
-    def __init__(self, items: list[Item]) -> None:
-        self.items = items
+    items: list[Item]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed."""
         return all(item.passed is not False for item in self.items)
 
     def __str__(self) -> str:
@@ -61,10 +65,10 @@ class Report:
 @in_float64
 def check(
     model: RejectionModel,
-    theta: dict[str, Any] | None = None,
+    theta: Theta | None = None,
     *,
     n: int = 10,
-    covariates: Any = None,
+    covariates: PyTree = None,
     replicates: int = 4000,
     seed: int = 0,
 ) -> Report:
@@ -122,62 +126,71 @@ def check(
         return Report([Item("shapes", False, str(error))])
     items.append(Item("shapes", True, "propose gives a point, the densities give numbers"))
 
-    thetas, points, covariate = _simulate(model, key, theta, trees)
-    items.append(_check_log_accept(model, thetas, points, covariate))
-    items.append(_check_gradients(model, thetas, points, covariate))
-    items.append(_check_score(model, thetas, points, covariate))
-    leaves = jax.tree.leaves(points)
+    simulated = Simulated.of(model, key, theta, trees)
+    items += [_check_log_accept(simulated), _check_gradients(simulated), _check_score(simulated)]
+    leaves = jax.tree.leaves(simulated.points)
     if len(leaves) == 1 and leaves[0].ndim == 2 and leaves[0].dtype.kind == "f":
-        items.append(_check_histogram(model, thetas, points, covariate))
+        items.append(_check_histogram(simulated))
     if all(item.passed is not False for item in items):
         items.append(_check_invariance(model, key, n, trees, like, replicates))
     return Report(items)
 
 
-def _simulate(model: RejectionModel, key: jax.Array, theta: Any, trees: tuple) -> tuple:
+class Simulated(NamedTuple):
     """THETAS parameter values with POINTS proposals each, and one covariate (or none) each."""
-    if theta is None:
-        keys = jax.random.split(jax.random.fold_in(key, 1), THETAS)
-        thetas = jax.vmap(model.prior.sample)(keys)
-    else:
-        thetas = jax.tree.map(lambda a: a[None], model.prior.completed(theta))
-    count = len(jax.tree.leaves(thetas)[0])
-    covariate = jax.tree.map(lambda a: a[jnp.arange(count) % a.shape[0]], trees)
-    keys = jax.random.split(jax.random.fold_in(key, 2), (count, POINTS))
 
-    def propose(keys: jax.Array, theta: Any, *c: Any) -> Any:
-        return jax.vmap(lambda k: model.propose(k, theta, *c))(keys)
+    model: RejectionModel
+    thetas: Theta
+    points: PyTree[Shaped[Array, "thetas points ..."]]
+    covariate: tuple
 
-    return thetas, jax.jit(jax.vmap(propose))(keys, thetas, *covariate), covariate
+    @classmethod
+    def of(
+        cls, model: RejectionModel, key: KeyArray, theta: Theta | None, trees: tuple
+    ) -> Simulated:
+        """At draws from the prior, or at one theta."""
+        if theta is None:
+            keys = jax.random.split(jax.random.fold_in(key, 1), THETAS)
+            thetas = jax.vmap(model.prior.sample)(keys)
+        else:
+            thetas = jax.tree.map(lambda a: a[None], model.prior.completed(theta))
+        count = len(jax.tree.leaves(thetas)[0])
+        covariate = jax.tree.map(lambda a: a[jnp.arange(count) % a.shape[0]], trees)
+        keys = jax.random.split(jax.random.fold_in(key, 2), (count, POINTS))
+
+        def propose(keys: Key[Array, " points"], theta: Theta, *c: PyTree) -> Points:
+            return jax.vmap(lambda k: model.propose(k, theta, *c))(keys)
+
+        points = jax.jit(jax.vmap(propose))(keys, thetas, *covariate)
+        return cls(model, thetas, points, covariate)
+
+    def each(self, function: Callable[..., PyTree]) -> Any:
+        """``function(theta, y, *covariate)`` at every simulated pair."""
+
+        def at(theta: Theta, points: Points, *c: PyTree) -> PyTree:
+            return jax.vmap(lambda y: function(theta, y, *c))(points)
+
+        found = jax.jit(jax.vmap(at))(self.thetas, self.points, *self.covariate)
+        return jax.tree.map(np.asarray, found)
+
+    def place(self, index: tuple[int, ...]) -> str:
+        """One pair in words."""
+        theta = jax.tree.map(lambda a: np.asarray(a[index[0]]), self.thetas)
+        point = jax.tree.map(lambda a: np.asarray(a[index]), self.points)
+        return f"theta={shown(theta)}, y={shown(point)}"
 
 
-def _over_all(function: Any, thetas: Any, points: Any, covariate: tuple) -> Any:
-    """``function(theta, y, *covariate)`` at every simulated pair."""
-
-    def at(theta: Any, points: Any, *c: Any) -> Any:
-        return jax.vmap(lambda y: function(theta, y, *c))(points)
-
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(at))(thetas, points, *covariate))
-
-
-def _place(thetas: Any, points: Any, index: tuple) -> str:
-    theta = jax.tree.map(lambda a: np.asarray(a[index[0]]), thetas)
-    point = jax.tree.map(lambda a: np.asarray(a[index]), points)
-    return f"theta={shown(theta)}, y={shown(point)}"
-
-
-def _check_log_accept(model: RejectionModel, thetas: Any, points: Any, covariate: tuple) -> Item:
+def _check_log_accept(simulated: Simulated) -> Item:
     name = "log_accept <= 0"
-    values = _over_all(
-        lambda t, y, *c: jnp.asarray(model.log_accept(t, y, *c)), thetas, points, covariate
-    )
+    model = simulated.model
+    values = simulated.each(lambda t, y, *c: jnp.asarray(model.log_accept(t, y, *c)))
     wrong = is_broken(values)
     if wrong.any():
         index = tuple(np.argwhere(wrong)[0])
         return Item(
             name,
             False,
-            f"{values[index]:.6g} at {_place(thetas, points, index)}; an acceptance probability "
+            f"{values[index]:.6g} at {simulated.place(index)}; an acceptance probability "
             "is a number that cannot exceed 1: is the bound too small?",
         )
     rate = np.exp(values).mean(axis=1)
@@ -185,51 +198,51 @@ def _check_log_accept(model: RejectionModel, thetas: Any, points: Any, covariate
     return Item(name, True, detail)
 
 
-def _check_gradients(model: RejectionModel, thetas: Any, points: Any, covariate: tuple) -> Item:
-    name = "finite gradients"
+def _check_gradients(simulated: Simulated) -> Item:
+    name, model = "finite gradients", simulated.model
 
-    def both(theta: Any, y: Any, *c: Any) -> Any:
+    def both(theta: Theta, y: Point, *c: PyTree) -> tuple[Bool[Array, ""], Bool[Array, ""]]:
         log_accept = model.log_accept(theta, y, *c)
         observed = jax.grad(lambda t: model.log_observed(t, y, *c))(theta)
         rejected = jax.grad(lambda t: model.log_rejected(t, y, y, *c))(theta)
         possible = jnp.isfinite(log_accept)
-        good = lambda tree: jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in tree]))  # noqa: E731
-        ok_observed = good(jax.tree.leaves(observed)) | ~possible
-        # A y that is never accepted stands beside an accepted one in the engine.
-        ok_rejected = good(jax.tree.leaves(rejected)) | ~possible
-        return ok_observed, ok_rejected
 
-    observed, rejected = _over_all(both, thetas, points, covariate)
+        def good(gradient: Theta) -> Bool[Array, ""]:
+            leaves = jax.tree.leaves(gradient)
+            return jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in leaves])) | ~possible
+
+        # A y that is never accepted stands beside an accepted one in the engine.
+        return good(observed), good(rejected)
+
+    observed, rejected = simulated.each(both)
     for what, good in {"accepted": observed, "rejected": rejected}.items():
         if not good.all():
             index = tuple(np.argwhere(~good)[0])
-            return Item(
-                name, False, f"NaN or inf for an {what} point at {_place(thetas, points, index)}"
-            )
+            return Item(name, False, f"NaN or inf for an {what} point at {simulated.place(index)}")
     return Item(name, True, f"at {observed.size:,} simulated points")
 
 
-def _check_score(model: RejectionModel, thetas: Any, points: Any, covariate: tuple) -> Item:
+def _check_score(simulated: Simulated) -> Item:
     """E[d log q(y | theta) / d theta] = 0 where y ~ q(. | theta)."""
-    name = "propose matches log_proposal"
+    name, model = "propose matches log_proposal", simulated.model
     free = list(model.prior.shapes)
 
-    def score(theta: Any, y: Any, *c: Any) -> jax.Array:
+    def score(theta: Theta, y: Point, *c: PyTree) -> Float[Array, " d"]:
         inner = {k: theta[k] for k in free}
         fixed = {k: v for k, v in theta.items() if k not in free}
         gradient = jax.grad(lambda t: model.log_proposal({**fixed, **t}, y, *c))(inner)
         return jnp.concatenate([jnp.ravel(g) for g in jax.tree.leaves(gradient)])
 
-    log_q = _over_all(model.log_proposal, thetas, points, covariate)
+    log_q = simulated.each(model.log_proposal)
     if not np.isfinite(log_q).all():
         index = tuple(np.argwhere(~np.isfinite(log_q))[0])
         return Item(
             name,
             False,
             f"log_proposal is {log_q[index]} at a point that propose gave, "
-            f"{_place(thetas, points, index)}: a parameter outside its range (a negative scale?)",
+            f"{simulated.place(index)}: a parameter outside its range (a negative scale?)",
         )
-    scores = _over_all(score, thetas, points, covariate)
+    scores = simulated.each(score)
     mean, spread = scores.mean(axis=1), scores.std(axis=1, ddof=1)
     moving = spread > 0
     if not moving.any():
@@ -239,7 +252,7 @@ def _check_score(model: RejectionModel, thetas: Any, points: Any, covariate: tup
     p = 2 * stats.t.sf(np.abs(z), 30) * moving.sum()
     if p.min() < FALSE_ALARM:
         index = np.unravel_index(np.argmin(p), p.shape)
-        theta = jax.tree.map(lambda a: np.asarray(a[index[0]]), thetas)
+        theta = jax.tree.map(lambda a: np.asarray(a[index[0]]), simulated.thetas)
         return Item(
             name,
             False,
@@ -250,9 +263,9 @@ def _check_score(model: RejectionModel, thetas: Any, points: Any, covariate: tup
     return Item(name, True, f"score averages 0 at {len(mean)} values of theta")
 
 
-def _check_histogram(model: RejectionModel, thetas: Any, points: Any, covariate: tuple) -> Item:
+def _check_histogram(simulated: Simulated) -> Item:
     """Counts of one-dimensional proposals between their quantiles against the density."""
-    name = "histogram of proposals"
+    name, (model, thetas, points, covariate) = "histogram of proposals", simulated
     bins, inner = 12, 33
     values = np.asarray(jax.tree.leaves(points)[0])
     structure = jax.tree.structure(points)
@@ -281,7 +294,7 @@ def _check_histogram(model: RejectionModel, thetas: Any, points: Any, covariate:
 
 
 def _check_invariance(
-    model: RejectionModel, key: jax.Array, n: int, trees: tuple, like: Any, replicates: int
+    model: RejectionModel, key: KeyArray, n: int, trees: tuple, like: PyTree, replicates: int
 ) -> Item:
     name = "the sampler leaves the model invariant"
     if model.prior.has_likelihood:

@@ -2,32 +2,34 @@
 
 A prior that looks harmless may say that next to nothing passes. Sweeps then take long and mix
 slowly, and the posterior has a tail that no run will see the end of. That can be known before:
-acceptance rates at draws from the prior are counted, and a long run is preceded by a warning.
+acceptance rates at draws from the prior are counted, here at length and before a long run in short
+(``before.py``).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int, PyTree
 
 from offcut.augmentation.acceptance import no_worst, refuse_broken, update_worst
-from offcut.base import Doubt, Prepared
-from offcut.driver.budget import warmup_budget
 from offcut.errors import ModelError, SettingsError
 from offcut.models.data import (
-    Observed,
     as_arrays,
     as_covariates,
     count_rows,
     point_like,
     point_size,
 )
-from offcut.models.rejection import RejectionModel
+from offcut.models.prior import Theta
+from offcut.models.rejection import Proposed, RejectionModel
 from offcut.numerics.keys import from_seed
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray
 from offcut.programs.precision import in_float64
 
 #: Proposals at one draw in one round, and numbers in all proposals of a round, at the most.
@@ -36,18 +38,14 @@ BLOCK, BLOCK_NUMBERS = 512, 2**22
 ENOUGH = 100
 #: Below this rejections outnumber observations a hundred to one.
 FEW = 1e-2
-#: What a look before every run may cost.
-QUICK_DRAWS, QUICK_PROPOSALS = 100, 2048
-#: Sweeps of all chains from which on that look is worth its second.
-LONG_RUN = 4000
 
 
 class Counts(NamedTuple):
     """Of each draw of theta: proposals made and accepted."""
 
     theta: dict[str, np.ndarray]
-    accepted: np.ndarray
-    proposed: np.ndarray
+    accepted: Int[np.ndarray, " draws"]
+    proposed: Int[np.ndarray, " draws"]
 
     @property
     def rates(self) -> np.ndarray:
@@ -55,44 +53,8 @@ class Counts(NamedTuple):
         return np.where(self.accepted > 0, self.accepted, 3.0) / self.proposed
 
 
-def prior_doubts(model: RejectionModel, prepared: Prepared, sweeps: int) -> list[Doubt]:
-    """What speaks against a long run, by the prior; said once for each model."""
-    if not prepared.sampler.draws_rejections or sweeps < LONG_RUN:
-        return []
-    name = ("warning before", prepared.n)
-    if name in model.programs:
-        return []
-    said = model.programs[name] = warning_before(model, prepared.arrays, prepared.n)
-    return [] if said is None else [Doubt("prior", said)]
-
-
-def warning_before(model: RejectionModel, arrays: Observed, n: int) -> str | None:
-    """A warning where most of the prior lets less than 1% pass; call it in float64.
-
-    Quick enough for every run: a hundred draws of theta with at most two thousand proposals each.
-    """
-    trees = jax.tree.map(lambda a: a[:n], arrays.covariates)
-    counts = count_accepted(model, from_seed(0), trees, QUICK_DRAWS, QUICK_PROPOSALS)
-    share = float(np.mean(counts.rates < FEW))
-    if share <= 0.5:
-        return None
-    middle = int(np.argsort(counts.rates)[len(counts.rates) // 2])
-    rate, unseen = float(counts.rates[middle]), counts.accepted[middle] == 0
-    needed = n * (1 / rate - 1)
-    room = warmup_budget("auto", n) or 0
-    about = "more than" if unseen else "about"
-    much = f", more than the {room:,} that warm-up has room for" if needed > room else ""
-    return (
-        f"By the prior next to nothing passes the filter: at {share:.0%} of its draws less than 1 "
-        f"proposal in 100, in the median {'less than ' if unseen else ''}{rate:.2g}. A sweep there "
-        f"needs {about} {needed:,.0f} rejections for {n:,} observations{much}. If the data do not "
-        "lead elsewhere, this run will be slow and mix badly: tighten the prior, or move it to "
-        "where the data can come from; offcut.prior_acceptance(model) shows more."
-    )
-
-
 def count_accepted(
-    model: RejectionModel, key: jax.Array, trees: tuple, draws: int, most: int
+    model: RejectionModel, key: KeyArray, trees: tuple, draws: int, most: int
 ) -> Counts:
     """Propose at draws from the prior until ENOUGH are accepted or ``most`` were proposed.
 
@@ -105,24 +67,24 @@ def count_accepted(
     program = model.compiled(("prior counts", block), _counting(model, like, block))
     theta = draw(jax.random.split(jax.random.fold_in(key, 0), draws))
     accepted, proposed = np.zeros(draws, int), np.zeros(draws, int)
-    pending, turn = np.arange(draws), 1
+    pending, number = np.arange(draws), 1
     while pending.size:
         slots = np.resize(pending, draws)
         at = jax.tree.map(lambda a, slots=slots: a[slots], theta)
-        new, worst = program(jax.random.split(jax.random.fold_in(key, turn), draws), at, trees)
+        new, worst = program(jax.random.split(jax.random.fold_in(key, number), draws), at, trees)
         place = int(np.argmax(np.nan_to_num(np.asarray(worst.log_accept), nan=np.inf)))
         here = jax.tree.map(lambda a, place=place: np.asarray(a[place]), (at, worst))
         refuse_broken(model, *here)
         np.add.at(accepted, slots, np.asarray(new))
         np.add.at(proposed, slots, block)
-        pending, turn = np.flatnonzero((accepted < ENOUGH) & (proposed < most)), turn + 1
+        pending, number = np.flatnonzero((accepted < ENOUGH) & (proposed < most)), number + 1
     return Counts(jax.tree.map(np.asarray, theta), accepted, proposed)
 
 
-def _counting(model: RejectionModel, like: Any, block: int) -> Any:
+def _counting(model: RejectionModel, like: PyTree, block: int) -> Callable[..., tuple]:
     """``f(keys, thetas, covariates)``: acceptances among ``block`` proposals each, the worst."""
 
-    def propose(key: jax.Array, theta: Any, trees: tuple) -> Any:
+    def propose(key: KeyArray, theta: Theta, trees: tuple) -> Proposed:
         if not trees:
             return model.propose_block(key, theta, block)
         key_row, key_point = jax.random.split(key)
@@ -131,7 +93,7 @@ def _counting(model: RejectionModel, like: Any, block: int) -> Any:
         each = jax.vmap(lambda k, *covariate: model.propose_one(k, theta, *covariate))
         return each(jax.random.split(key_point, block), *chosen)
 
-    def count(key: jax.Array, theta: Any, trees: tuple) -> tuple:
+    def count(key: KeyArray, theta: Theta, trees: tuple) -> tuple:
         new = propose(key, theta, trees)
         worst = update_worst(no_worst(like), new.log_accept, new.points)
         return jnp.sum(new.accepted, dtype=jnp.int32), worst
@@ -223,7 +185,7 @@ def _count(number: float) -> str:
 def prior_acceptance(
     model: RejectionModel,
     *,
-    covariates: Any = None,
+    covariates: PyTree = None,
     n: int | None = None,
     draws: int = 200,
     proposals: int = 100_000,

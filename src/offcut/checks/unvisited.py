@@ -24,23 +24,28 @@ where its standard deviation exceeds one are left out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 from scipy import stats
 from scipy.special import logsumexp
 
 from offcut.driver.chains import Drawn
-from offcut.models.data import Observed
 from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics import keys
 from offcut.numerics.ess import effective_size
 from offcut.numerics.rendering import shown
+from offcut.numerics.types import KeyArray, Points
 
+#: Positions of the run, of candidates, and one number for each.
+Run = Float[np.ndarray, "draws d"]
+Positions = Float[np.ndarray, "m d"]
+Each = Float[np.ndarray, " m"]
 CANDIDATES, PRIOR_CANDIDATES = 4096, 1638
 SPREADS = (1.0, 3.0, 10.0, 30.0)  # of those around the run, in units of its covariance root
 TAIL = 5.0  # degrees of freedom
@@ -50,10 +55,10 @@ SECOND_ROUND = 512
 NEGLIGIBLE = 15.0
 
 
-def prior_candidates(model: RejectionModel, key: jax.Array) -> tuple[Any, np.ndarray]:
+def prior_candidates(model: RejectionModel, key: KeyArray) -> tuple[Theta, Positions]:
     """Draws of theta from the prior, and where they are in unconstrained space."""
 
-    def draw(key: jax.Array) -> tuple:
+    def draw(key: KeyArray) -> tuple:
         theta = model.prior.sample(key)
         return theta, model.prior.unconstrain(theta)
 
@@ -62,14 +67,14 @@ def prior_candidates(model: RejectionModel, key: jax.Array) -> tuple[Any, np.nda
     return jax.tree.map(np.asarray, theta), np.asarray(position)
 
 
-def _shape(run: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _shape(run: Run) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, "d d"]]:
     """Mean and covariance of the run; directions that did not move get a little."""
     size = run.shape[1]
     covariance = np.cov(run.T).reshape(size, size)
     return run.mean(axis=0), covariance + np.diag(1e-9 * np.diag(covariance) + 1e-300)
 
 
-def around(run: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def around(run: Run, rng: np.random.Generator) -> Positions:
     """Candidates around the run, Student's t at several spreads."""
     mean, covariance = _shape(run)
     root = np.linalg.cholesky(covariance)
@@ -81,7 +86,7 @@ def around(run: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def log_density(log_prior: np.ndarray, positions: np.ndarray, run: np.ndarray) -> np.ndarray:
+def log_density(log_prior: Each, positions: Positions, run: Run) -> Each:
     """log of the density that all candidates together were drawn from."""
     mean, covariance = _shape(run)
     parts = [log_prior + np.log(PRIOR_CANDIDATES)]
@@ -93,8 +98,8 @@ def log_density(log_prior: np.ndarray, positions: np.ndarray, run: np.ndarray) -
 
 
 def thinned(
-    hope: np.ndarray, far: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+    hope: Each, far: Bool[np.ndarray, " m"], rng: np.random.Generator
+) -> tuple[Int[np.ndarray, " kept"], Float[np.ndarray, " kept"]]:
     """Candidates that may matter, at random where there are many; log of the share kept."""
     chosen, log_kept = [], []
     for side in (far, ~far):
@@ -109,42 +114,42 @@ def thinned(
 
 
 BLOCK = 4096
-#: References that accept less than this are too dear to draw from.
+#: References that accept less than this are too costly to draw from.
 LOWEST_ACCEPTANCE = 1 / 256
 #: Of the points, this share comes from the prior's references: they cover what the run does not.
 PRIOR_SHARE = 0.15
 ITERATIONS = 100
 
 
-class Points(NamedTuple):
+class Cloud(NamedTuple):
     """Points of the model, log r at each, and log of (true Z / Z by these points)."""
 
-    points: Any
-    log_mixture: np.ndarray
+    points: PyTree[Shaped[np.ndarray, "size ..."]]
+    log_mixture: Float[np.ndarray, " size"]
     log_scale: float
 
 
 def draw_points(
-    model: RejectionModel, key: jax.Array, visited: list[Theta], others: list[Theta], size: int
-) -> Points | None:
+    model: RejectionModel, key: KeyArray, visited: list[Theta], others: list[Theta], size: int
+) -> Cloud | None:
     """``size`` accepted points from those references that accept enough; None where none does."""
 
-    def propose(key: jax.Array, theta: Theta) -> tuple:
+    def propose(key: KeyArray, theta: Theta) -> tuple:
         proposed = model.propose_block(key, theta, BLOCK)
         return proposed.points, proposed.accepted
 
     program = model.compiled("unvisited propose", propose)
 
-    def accepted_points(theta: Theta, own_key: jax.Array, wanted: int) -> tuple[Any, float]:
-        """``wanted`` points (fewer where they are too dear), and the acceptance rate."""
-        parts, count, turn = [], 0, 0
-        while count < wanted and (turn == 0 or count >= LOWEST_ACCEPTANCE * BLOCK * turn):
-            points, accepted = program(jax.random.fold_in(own_key, turn), theta)
+    def accepted_points(theta: Theta, own_key: KeyArray, wanted: int) -> tuple[PyTree, float]:
+        """``wanted`` points (fewer where they are too costly), and the acceptance rate."""
+        parts, count, blocks = [], 0, 0
+        while count < wanted and (blocks == 0 or count >= LOWEST_ACCEPTANCE * BLOCK * blocks):
+            points, accepted = program(jax.random.fold_in(own_key, blocks), theta)
             chosen = np.asarray(accepted)
             parts.append(jax.tree.map(lambda a, chosen=chosen: np.asarray(a)[chosen], points))
-            count, turn = count + int(chosen.sum()), turn + 1
+            count, blocks = count + int(chosen.sum()), blocks + 1
         together = jax.tree.map(lambda *a: np.concatenate(a)[:wanted], *parts)
-        return together, count / (BLOCK * turn)
+        return together, count / (BLOCK * blocks)
 
     groups, thetas, log_rates = [], [], []
     left = size
@@ -174,10 +179,14 @@ def draw_points(
     log_z = _consistent(table, log_share, start)
     best = int(np.argmax(start))
     log_mixture = logsumexp(table + (log_share - log_z)[:, None], axis=0)
-    return Points(points, log_mixture, float(start[best] - log_z[best]))
+    return Cloud(points, log_mixture, float(start[best] - log_z[best]))
 
 
-def _consistent(table: np.ndarray, log_share: np.ndarray, log_z: np.ndarray) -> np.ndarray:
+def _consistent(
+    table: Float[np.ndarray, "k m"],
+    log_share: Float[np.ndarray, " k"],
+    log_z: Float[np.ndarray, " k"],
+) -> Float[np.ndarray, " k"]:
     """The references' log Z, up to a common constant, by fixed-point iteration."""
     relative = np.exp(table - table.max(axis=0))  # f(x_j, theta_k), each x_j in its own units
     for _ in range(ITERATIONS):
@@ -191,14 +200,19 @@ def _consistent(table: np.ndarray, log_share: np.ndarray, log_z: np.ndarray) -> 
     return log_z
 
 
-def likelihoods(model: RejectionModel, n: int) -> Callable[..., dict[str, Any]]:
+def likelihoods(model: RejectionModel, n: int) -> Callable[..., dict[str, PyTree]]:
     """``f(positions, data, points, log_mixture)``: densities and Z at each position.
 
     ``spread`` is the squared coefficient of variation of the terms of Z: over ``size`` points
     log Z has the variance spread / size, the log likelihood n^2 times that.
     """
 
-    def at(position: jax.Array, data: Any, points: Any, log_mixture: jax.Array) -> dict[str, Any]:
+    def at(
+        position: Float[Array, " d"],
+        data: Points,
+        points: Points,
+        log_mixture: Float[Array, " size"],
+    ) -> dict[str, PyTree]:
         theta = model.prior.constrain(position, {})
         over = jax.vmap(model.log_observed, (None, 0))
         log_terms = over(theta, points) - log_mixture
@@ -213,9 +227,8 @@ def likelihoods(model: RejectionModel, n: int) -> Callable[..., dict[str, Any]]:
             "spread": jnp.var(terms) / mean**2,
         }
 
-    def everywhere(positions: Any, data: Any, points: Any, log_mixture: Any) -> dict[str, Any]:
-        one = lambda position: at(position, data, points, log_mixture)  # noqa: E731
-        return jax.lax.map(one, positions, batch_size=32)
+    def everywhere(positions: Float[Array, "m d"], *given: PyTree) -> dict[str, PyTree]:
+        return jax.lax.map(lambda position: at(position, *given), positions, batch_size=32)
 
     return everywhere
 
@@ -230,7 +243,7 @@ MOST_COLUMNS = 50
 
 
 class Beyond(NamedTuple):
-    """What was found; ``share`` is nan where nobody looked, and ``note`` says why."""
+    """What was found; ``share`` is nan where no estimate was made, and ``note`` says why."""
 
     share: float  # of the posterior, where |Y| would be more than twice the largest seen
     shift: float  # of a posterior mean by that share, in its standard errors; the largest
@@ -244,7 +257,7 @@ def not_looked(note: str) -> Beyond:
 
 
 def look_beyond(
-    model: RejectionModel | None, data: Observed, drawn: Drawn, n: int, seed: int
+    model: RejectionModel | None, data: PyTree, drawn: Drawn, n: int, seed: int
 ) -> Beyond:
     """Estimate the share of the posterior beyond a run; call it in float64.
 
@@ -318,7 +331,7 @@ def look_beyond(
     return Beyond(float(weight[far].sum()), _shift(drawn, theta, weight[far]), shown(place, 3), "")
 
 
-def _reason_not_to(model: RejectionModel | None, data: Any, n: int) -> str:
+def _reason_not_to(model: RejectionModel | None, data: PyTree, n: int) -> str:
     if model is None or model.prior.exact or model.prior.has_likelihood:
         return "not done for this kind of model"
     if data.covariates or data.hidden is not None:
@@ -331,12 +344,12 @@ def _reason_not_to(model: RejectionModel | None, data: Any, n: int) -> str:
     return ""
 
 
-def _effective(weight: np.ndarray) -> float:
+def _effective(weight: Each) -> float:
     total = float(weight.sum())
     return total**2 / float(np.sum(weight**2)) if total > 0 else 0.0
 
 
-def _shift(drawn: Drawn, theta: dict[str, np.ndarray], weight: np.ndarray) -> float:
+def _shift(drawn: Drawn, theta: dict[str, np.ndarray], weight: Each) -> float:
     """How far the mean of a parameter moves if what is far is added, in standard errors."""
     largest, columns = 0.0, 0
     for name, values in drawn.draws.items():
@@ -362,7 +375,7 @@ ENOUGH_DRAWS = 1000
 
 
 def note_beyond(
-    posterior: xr.DataTree, model: RejectionModel | None, data: Any, drawn: Drawn
+    posterior: xr.DataTree, model: RejectionModel | None, data: PyTree, drawn: Drawn
 ) -> None:
     """Look where a run has not been, if it is worth it, and write what was found into attrs.
 

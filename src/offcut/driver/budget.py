@@ -16,7 +16,10 @@ the posterior. No restricted run can bound what it never visited.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from jaxtyping import Int
 from scipy import stats
 
 from offcut.base import MOST_REJECTED
@@ -52,7 +55,7 @@ def warmup_budget(budget: int | str | None, n: int, most: int = MOST_REJECTED) -
 
 
 def budget_after_warmup(
-    rejected: np.ndarray, held: int, n: int, largest: int = MOST_REJECTED
+    rejected: Int[np.ndarray, "chain draw"], held: int, n: int, largest: int = MOST_REJECTED
 ) -> int:
     """Ample room above what the second half of warm-up needed; never below what is held."""
     late = rejected[:, rejected.shape[1] // 2 :]
@@ -60,7 +63,9 @@ def budget_after_warmup(
     return int(max(min(max(4 * most, n, SMALLEST_AUTO_BUDGET), largest), held))
 
 
-def grown_budget(rejected: np.ndarray, budget: int, largest: int = MOST_REJECTED) -> int | None:
+def grown_budget(
+    rejected: Int[np.ndarray, "chain draw"], budget: int, largest: int = MOST_REJECTED
+) -> int | None:
     """A larger budget where draws came near the present one, else None."""
     exceeded = bool(np.any(rejected > budget // 2))
     if exceeded and halving_limit(rejected, budget) > TOLERATED and budget < largest:
@@ -68,7 +73,7 @@ def grown_budget(rejected: np.ndarray, budget: int, largest: int = MOST_REJECTED
     return None
 
 
-def halving_limit(rejected: np.ndarray, budget: int) -> float:
+def halving_limit(rejected: Int[np.ndarray, "chain draw"], budget: int) -> float:
     r"""Upper confidence limit of P(|Y| > B/2), which bounds TV(pi_{B/2}, pi_B).
 
     For b < B, pi_b is pi_B given |Y| <= b, so TV(pi_b, pi_B) <= P_B(|Y| > b). The limit is the
@@ -89,3 +94,37 @@ def halving_limit(rejected: np.ndarray, budget: int) -> float:
         effective = min(effective, effective_size(over.astype(float)))
     hits = float(over.mean()) * effective
     return float(stats.beta.ppf(CONFIDENCE, hits + 1, max(effective - hits, 1e-9)))
+
+
+class Certificate(NamedTuple):
+    """How far the budget may matter. Shares of total variation distance, between 0 and 1."""
+
+    tv_halving_limit: float  # upper limit of what halving the budget would change
+    tv_estimate: float  # estimate of 1 - c; nan where the sampler has no attempts
+    tv_lower: float  # share of sweeps redrawn, on average at most 1 - c; nan likewise
+    tv_note: str  # why an entry is nan or void, or ""
+
+
+def certify(
+    stats: dict[str, np.ndarray], budget: int | None, draws_rejections: bool, redraws: bool
+) -> Certificate:
+    """The certificate of a run, from its statistics."""
+    if not draws_rejections:
+        return Certificate(0.0, 0.0, 0.0, "this sampler draws no rejections")
+    if budget is None:
+        return Certificate(0.0, 0.0, 0.0, "no budget: nothing is restricted")
+    limit = halving_limit(stats["rejected"], budget)
+    if not redraws:
+        note = "this kernel refuses instead of redrawing, so there are no attempts to average"
+        return Certificate(limit, float("nan"), float("nan"), note)
+    attempts = stats["attempts"]
+    estimate = 1.0 - 1.0 / float(attempts.mean())
+    lower = float(np.mean(attempts > 1))
+    gave_up = float(np.mean(stats["gave_up"]))
+    note = ""
+    if gave_up > 0:
+        note = (
+            f"void: {gave_up:.1%} of the sweeps gave up, so the mean number of attempts is cut "
+            "short and the estimate is too low"
+        )
+    return Certificate(limit, estimate, lower, note)

@@ -7,15 +7,24 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Bool, PyTree
 
 from offcut.base import MOST_REJECTED, Sampler
-from offcut.driver.block import CompiledBlock, longest_block
 from offcut.driver.budget import budget_after_warmup, grown_budget, warmup_budget
-from offcut.driver.chain import BEFORE, DRAW, STATISTIC, Chain, Phase, most_in_memory
+from offcut.driver.chain import (
+    BEFORE,
+    DRAW,
+    STATISTIC,
+    Chain,
+    CompiledBlock,
+    Phase,
+    longest_block,
+    most_in_memory,
+)
 from offcut.driver.checkpoints import Store
 from offcut.driver.machine import one_blas_thread, refuse_more_than_memory
 from offcut.driver.progress import Progress
@@ -58,10 +67,10 @@ class Drawn(NamedTuple):
 
 def run_chains(
     sampler: Sampler,
-    data: Any,
+    data: PyTree,
     n: int,
     settings: Settings,
-    schedule: np.ndarray,
+    schedule: Bool[np.ndarray, "warmup 3"],
     store: Store | None,
     programs: dict,
 ) -> Drawn:
@@ -111,7 +120,7 @@ def run_chains(
 
 def make_chains(
     sampler: Sampler,
-    data: Any,
+    data: PyTree,
     settings: Settings,
     budget: int | None,
     store: Store | None,

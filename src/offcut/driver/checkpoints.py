@@ -26,7 +26,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from offcut.files import advice
 
 try:
     import fcntl
-except ImportError:  # Windows has no such locks: two processes are then told apart by nobody
+except ImportError:  # Windows has no such locks: two processes may then use one directory
     fcntl = None  # type: ignore[assignment]
 
 
@@ -80,7 +80,7 @@ def forget(directory: Path) -> None:
         directory.rmdir()
 
 
-def _take(lock: Any, path: Path) -> None:
+def _take(lock: TextIO, path: Path) -> None:
     try:
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,11 +90,36 @@ def _take(lock: Any, path: Path) -> None:
         ) from error
 
 
-class Saved:
+class Saved(NamedTuple):
     """Where a chain stands: phase, steps done in it, its rows so far, and its state's leaves."""
 
-    def __init__(self, phase: int, done: int, rows: dict[str, np.ndarray], state: list) -> None:
-        self.phase, self.done, self.rows, self.state = phase, done, rows, state
+    phase: int
+    done: int
+    rows: dict[str, np.ndarray]
+    state: list[np.ndarray]
+
+
+class Segment(NamedTuple):
+    """What a file holds: draws from one step of a phase to another, or the state after a step."""
+
+    chain: int
+    kind: str
+    phase: int
+    steps: tuple[int, ...]
+
+    @classmethod
+    def named(cls, name: str) -> Segment | None:
+        """The segment of a file's name; None for another file."""
+        match = _SEGMENT.fullmatch(name)
+        if match is None:
+            return None
+        chain, kind, phase, *steps = match.groups()
+        return cls(int(chain), kind, int(phase), tuple(int(s) for s in steps if s is not None))
+
+    @property
+    def name(self) -> str:
+        steps = "-".join(map(str, self.steps))
+        return f"chain-{self.chain}-{self.kind}-{self.phase}-{steps}.seg"
 
 
 class Store:
@@ -201,8 +226,8 @@ class Store:
 
     def note_budget(self, phase: int, budget: int) -> None:
         """Remember the budget of a phase."""
-        told = {"run": self._run, "phase": phase, "budget": budget}
-        self._write(f"budget-{phase}.json", _sealed(told))
+        noted = {"run": self._run, "phase": phase, "budget": budget}
+        self._write(f"budget-{phase}.json", _sealed(noted))
 
     def budget(self, phase: int) -> int | None:
         """The budget of a phase, if it was decided before."""
@@ -219,7 +244,7 @@ class Store:
             )
         return budget
 
-    def _check_place(self, file: Path, wanted: dict[str, Any], found: Any) -> None:
+    def _check_place(self, file: Path, wanted: dict[str, Any], found: dict[str, Any]) -> None:
         """Raise where a file says that it belongs elsewhere."""
         if found != wanted:
             differing = [name for name in wanted if dict(found).get(name) != wanted[name]]
@@ -241,108 +266,92 @@ class Store:
     ) -> None:
         """Rows start..stop of a phase, and the state after them."""
         if stop > start:
-            self._write_segment(f"chain-{chain}-draws-{phase}-{start}-{stop}.seg", rows)
-        leaves = {f"leaf{i}": leaf for i, leaf in enumerate(state)}
-        name = f"chain-{chain}-state-{phase}-{stop}.seg"
-        self._write_segment(name, leaves)
-        for older, kind, _, _ in self._segments(chain):
-            if kind == "state" and older != name:
-                with _on_disk("remove", self.path / older):
-                    (self.path / older).unlink(missing_ok=True)
+            self._write_segment(Segment(chain, "draws", phase, (start, stop)), rows)
+        newest = Segment(chain, "state", phase, (stop,))
+        self._write_segment(newest, {f"leaf{i}": leaf for i, leaf in enumerate(state)})
+        for older in self._segments(chain):
+            if older.kind == "state" and older != newest:
+                with _on_disk("remove", self.path / older.name):
+                    (self.path / older.name).unlink(missing_ok=True)
 
     def load(self, chain: int) -> Saved | None:
         """The newest state of a chain with all its rows, or None."""
         segments = self._segments(chain)
-        states = [(phase, at[0], name) for name, kind, phase, at in segments if kind == "state"]
+        states = [segment for segment in segments if segment.kind == "state"]
         if not states:
             self._check_no_state_lost(chain, segments)
             return None
-        phase, done, name = max(states)
-        leaves = self._read_segment(name)
+        newest = max(states, key=lambda segment: (segment.phase, segment.steps))
+        phase, (done,) = newest.phase, newest.steps
+        leaves = self._read_segment(newest)
         state = [leaves[f"leaf{i}"] for i in range(len(leaves))]
         # From the state backwards: a segment starts where a state was once written, so any that
         # ends here leads on to the beginning, whereas one that starts here may be a stray.
-        ending = {
-            bounds[1]: (bounds[0], name)
-            for name, kind, p, bounds in segments
-            if kind == "draws" and p == phase
-        }
+        draws = [s for s in segments if s.kind == "draws" and s.phase == phase]
+        ending = {segment.steps[1]: segment for segment in draws}
         parts: list[dict[str, np.ndarray]] = []
         reached = done
         while reached > 0:
-            if reached not in ending or ending[reached][0] >= reached:
+            if reached not in ending or ending[reached].steps[0] >= reached:
                 raise CheckpointError(
                     f"{self.path}: chain {chain} stands at step {done} of phase {phase}, but no "
                     f"draws end at step {reached}: a segment is missing. Nothing was changed; "
                     "restore the file, or start again in a new directory"
                 )
-            reached, segment = ending[reached]
-            parts.insert(0, self._read_segment(segment))
+            parts.insert(0, self._read_segment(ending[reached]))
+            reached = ending[reached].steps[0]
         names = parts[0] if parts else {}
         rows = {name: np.concatenate([part[name] for part in parts]) for name in names}
         return Saved(phase, done, rows, state)
 
-    def _check_no_state_lost(self, chain: int, segments: list) -> None:
+    def _check_no_state_lost(self, chain: int, segments: list[Segment]) -> None:
         """Without a state there can be one first segment of draws, and nothing behind it."""
-        phases = {phase for _, _, phase, _ in segments}
-        if len(phases) > 1 or any(bounds[0] > 0 for *_, bounds in segments):
+        phases = {segment.phase for segment in segments}
+        if len(phases) > 1 or any(segment.steps[0] > 0 for segment in segments):
             raise CheckpointError(
                 f"{self.path}: chain {chain} has draws, but the segment with its state is "
                 "missing. Nothing was changed; restore the file, or start again in a new directory"
             )
 
-    def _segments(self, chain: int) -> list[tuple[str, str, int, tuple[int, ...]]]:
-        found = []
+    def _segments(self, chain: int) -> list[Segment]:
         with _on_disk("list", self.path):
-            files = sorted(self.path.iterdir())
-        for file in files:
-            match = _SEGMENT.fullmatch(file.name)
-            if match and int(match[1]) == chain:
-                bounds = tuple(int(g) for g in match.groups()[3:] if g is not None)
-                found.append((file.name, match[2], int(match[3]), bounds))
-        return found
+            found = [Segment.named(file.name) for file in sorted(self.path.iterdir())]
+        return [segment for segment in found if segment is not None and segment.chain == chain]
 
-    def _write_segment(self, name: str, arrays: dict[str, np.ndarray]) -> None:
+    def _write_segment(self, segment: Segment, arrays: dict[str, np.ndarray]) -> None:
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays)
-        content = json.dumps(self._place(name)).encode() + b"\n" + buffer.getvalue()
+        content = json.dumps(self._place(segment)).encode() + b"\n" + buffer.getvalue()
         digest = hashlib.sha256(content).hexdigest().encode()
-        self._write(name, _MAGIC + digest + b"\n" + content)
+        self._write(segment.name, _MAGIC + digest + b"\n" + content)
 
-    def _place(self, name: str) -> dict[str, Any]:
-        """Where a segment belongs, by its name and by the run."""
-        chain, kind, phase, *steps = _SEGMENT.fullmatch(name).groups()  # type: ignore[union-attr]
-        steps = [int(step) for step in steps if step is not None]
-        return {
-            "run": self._run,
-            "chain": int(chain),
-            "kind": kind,
-            "phase": int(phase),
-            "steps": steps,
-        }
+    def _place(self, segment: Segment) -> dict[str, Any]:
+        """Where a segment belongs, by its name and by the run; as JSON has it."""
+        return {"run": self._run, **segment._asdict(), "steps": list(segment.steps)}
 
-    def _read_segment(self, name: str) -> dict[str, np.ndarray]:
-        with _on_disk("read", self.path / name):
-            content = (self.path / name).read_bytes()
+    def _read_segment(self, segment: Segment) -> dict[str, np.ndarray]:
+        file = self.path / segment.name
+        with _on_disk("read", file):
+            content = file.read_bytes()
         head, _, body = content.partition(b"\n")
         if not head.startswith(_MAGIC) or (
             hashlib.sha256(body).hexdigest().encode() != head[len(_MAGIC) :]
         ):
             raise CheckpointError(
-                f"{self.path / name} is damaged: its checksum does not match. Nothing was "
+                f"{file} is damaged: its checksum does not match. Nothing was "
                 "changed; restore the file, or start again in a new directory"
             )
         place, _, body = body.partition(b"\n")
         try:
             found = dict(json.loads(place))
         except (ValueError, TypeError) as error:
-            raise CheckpointError(f"{self.path / name} cannot be read: {error}") from error
-        self._check_place(self.path / name, self._place(name), found)
+            raise CheckpointError(f"{file} cannot be read: {error}") from error
+        self._check_place(file, self._place(segment), found)
         try:
             with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
                 return {key: arrays[key] for key in arrays.files}
         except (ValueError, OSError, zipfile.BadZipFile) as error:
-            raise CheckpointError(f"{self.path / name} cannot be read: {error}") from error
+            raise CheckpointError(f"{file} cannot be read: {error}") from error
 
 
 def _sealed(content: dict[str, Any]) -> bytes:

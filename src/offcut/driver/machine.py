@@ -8,10 +8,10 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 from threadpoolctl import threadpool_limits
 
 from offcut.base import Sampler
@@ -57,7 +57,7 @@ def _limit() -> None:
 
 
 def refuse_more_than_memory(
-    sampler: Sampler, state: Any, draws: int, warmup: int, chains: int
+    sampler: Sampler, state: PyTree, draws: int, warmup: int, chains: int
 ) -> None:
     """Raise where the draws of all chains would not fit into the memory that is free."""
     recorded = jax.eval_shape(sampler.record, state).values()

@@ -1,10 +1,12 @@
-"""The progress bar: one line for each chain, silent where nobody looks."""
+"""The progress bar: one line for each chain, silent where there is no terminal."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from typing import Any
+
+import numpy as np
 
 
 class Progress:
@@ -38,11 +40,6 @@ class Progress:
                 for c in range(chains)
             ]
 
-    @property
-    def visible(self) -> bool:
-        """Whether anybody sees it."""
-        return self._bar is not None
-
     def __enter__(self) -> Progress:
         if self._bar is not None:
             self._bar.start()
@@ -67,7 +64,7 @@ class Progress:
                 status="",
             )
 
-    def advance(self, chain: int, steps: int, seconds: float, stats: dict[str, Any]) -> None:
+    def advance(self, chain: int, steps: int, seconds: float, stats: dict[str, np.ndarray]) -> None:
         """A chain has done a block."""
         if self._bar is None or steps == 0:
             return

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from offcut.base import MOST_REJECTED, Kernel, Model
-from offcut.driver.block import CompiledBlock
+from offcut.driver.chain import CompiledBlock
 from offcut.driver.chains import FIRST_CAPACITY
 from offcut.numerics import keys
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jaxtyping import Array, Bool, Float, Int
+from numpy.typing import ArrayLike
 from scipy.special import expit, logsumexp
 
 from offcut.base import MOST_REJECTED
@@ -53,7 +54,7 @@ class Comparison(NamedTuple):
     probability_greater: np.ndarray  # that the first exceeds the second
 
 
-def bands(points: t.Places, values: EachDraw, probability: t.Real) -> Bands:
+def bands(points: ArrayLike, values: EachDraw, probability: float) -> Bands:
     """Bands of values at points."""
     if not 0 < probability < 1:
         raise SettingsError(f"probability must lie between 0 and 1, got {probability!r}")
@@ -64,7 +65,7 @@ def bands(points: t.Places, values: EachDraw, probability: t.Real) -> Bands:
 
 
 def comparison(
-    points: t.Places,
+    points: ArrayLike,
     first: EachDraw,
     second: Float[np.ndarray, "other_chain other_draw point"],
     probability: float,
@@ -114,22 +115,22 @@ class Draws(NamedTuple):
         rate = flat.get("rate", np.ones(len(p)))
         return cls(prepared, w, p, log_Z, rate, (chains, draws), budget)
 
-    def function(self, points: t.Places) -> EachDraw:
+    def function(self, points: ArrayLike) -> EachDraw:
         """f at points."""
         return (self.w @ self._features(self.at(points))).reshape(*self.shape, -1)
 
-    def log_density(self, points: t.Places) -> EachDraw:
+    def log_density(self, points: ArrayLike) -> EachDraw:
         """log g at points."""
         pieces = [self._log_density(u) for u in self._pieces(points)]
         return np.concatenate(pieces, axis=1).reshape(*self.shape, -1)
 
-    def log_mean_density(self, points: t.Places) -> Float[np.ndarray, " point"]:
+    def log_mean_density(self, points: ArrayLike) -> Float[np.ndarray, " point"]:
         """log of the posterior mean of the density."""
         with np.errstate(divide="ignore"):
             sums = [logsumexp(self._log_density(u), axis=0) for u in self._pieces(points)]
         return np.concatenate(sums) - np.log(len(self.w))
 
-    def intensity(self, points: t.Places) -> EachDraw:
+    def intensity(self, points: ArrayLike) -> EachDraw:
         """lambda sigma(f); zero outside the window."""
         u = self.at(points)
         values = self.rate[:, None] * expit(self.w @ self._features(u))
@@ -177,7 +178,7 @@ class Draws(NamedTuple):
             sets.append(self.prepared.box.outside(np.concatenate(found)[:count]))
         return sets
 
-    def at(self, points: t.Places) -> t.HostColumns:
+    def at(self, points: ArrayLike) -> t.HostColumns:
         """Points as the user gave them, in coordinates of the box."""
         d = self.prepared.plan.basis.d
         given = np.asarray(points, float)
@@ -193,7 +194,7 @@ class Draws(NamedTuple):
             raise DataError("points must not be NaN")
         return self.prepared.box.inside(x).T
 
-    def _pieces(self, points: t.Places) -> list[Float[np.ndarray, "d _"]]:
+    def _pieces(self, points: ArrayLike) -> list[Float[np.ndarray, "d _"]]:
         """Few enough points at a time for tables of draws by points."""
         u, step = self.at(points), max(1, PIECE // len(self.w))
         return [u[:, start : start + step] for start in range(0, u.shape[1], step)]

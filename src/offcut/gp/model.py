@@ -11,6 +11,7 @@ import numpy as np
 import numpyro.distributions as dist
 import xarray as xr
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from offcut import base as contracts
 from offcut.base import Doubt, Kernel, Model
@@ -33,7 +34,7 @@ from offcut.kernels.nuts import NUTS
 from offcut.models.data import as_events, numbers_of
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.rendering import call
-from offcut.numerics.spelling import renamed
+from offcut.numerics.text import renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton
 from offcut.regions.box import Box
@@ -176,7 +177,7 @@ class GPModel(Settings, Model):
         approximation.measure(posterior, self.prepared_for(posterior))
 
     def function(
-        self, posterior: xr.DataTree, points: t.Places
+        self, posterior: xr.DataTree, points: ArrayLike
     ) -> Float[np.ndarray, "chain draw point"]:
         """f at points in each draw, (chain, draw, point)."""
         return self._draws(posterior).function(points)
@@ -301,18 +302,18 @@ class GPDensity(GPModel):
             )
 
     def density(
-        self, posterior: xr.DataTree, points: t.Places, draws: bool = False
+        self, posterior: xr.DataTree, points: ArrayLike, draws: bool = False
     ) -> Float[np.ndarray, "*draws point"]:
         """Posterior mean of the density at points, or one for each draw (chain, draw, point)."""
         drawn = self._draws(posterior)
         return np.exp(drawn.log_density(points) if draws else drawn.log_mean_density(points))
 
-    def bands(self, posterior: xr.DataTree, points: t.Places, probability: t.Real = 0.9) -> Bands:
+    def bands(self, posterior: xr.DataTree, points: ArrayLike, probability: float = 0.9) -> Bands:
         """Pointwise credible bands of the density."""
         return evaluation.bands(points, self.density(posterior, points, draws=True), probability)
 
     def score_samples(
-        self, posterior: xr.DataTree, points: t.Places
+        self, posterior: xr.DataTree, points: ArrayLike
     ) -> Float[np.ndarray, " point"]:
         """log of the posterior mean density."""
         return self._draws(posterior).log_mean_density(points)
@@ -329,9 +330,9 @@ class GPDensity(GPModel):
         self,
         posterior: xr.DataTree,
         other: xr.DataTree,
-        points: t.Places,
+        points: ArrayLike,
         *,
-        probability: t.Real = 0.9,
+        probability: float = 0.9,
         other_model: GPDensity | None = None,
     ) -> Comparison:
         """Difference of the densities of two groups, each with a posterior of its own."""
@@ -414,12 +415,12 @@ class GPIntensity(GPModel):
         return np.zeros((0, d if flat else np.shape(values)[1])), flat and d == 1
 
     def intensity(
-        self, posterior: xr.DataTree, points: t.Places, draws: bool = False
+        self, posterior: xr.DataTree, points: ArrayLike, draws: bool = False
     ) -> Float[np.ndarray, "*draws point"]:
         """Posterior mean of the intensity at points, or one for each draw (chain, draw, point)."""
         values = self._draws(posterior).intensity(points)
         return values if draws else values.mean((0, 1))
 
-    def bands(self, posterior: xr.DataTree, points: t.Places, probability: t.Real = 0.9) -> Bands:
+    def bands(self, posterior: xr.DataTree, points: ArrayLike, probability: float = 0.9) -> Bands:
         """Pointwise credible bands of the intensity."""
         return evaluation.bands(points, self.intensity(posterior, points, draws=True), probability)

@@ -215,7 +215,7 @@ def _with_proposals(
     """Where the data are, and most draws of a base fitted to them as if nothing was rejected."""
     n, d = x.shape
     away = x - x.mean(0)
-    total = np.diagonal(prior.scale) + (away**2).sum(0)
+    total = np.diagonal(np.asarray(prior.scale)) + (away**2).sum(0)
     deviation = np.sqrt(total / max(float(prior.degrees or 0) + n - d - 1, 1.0))
     middle = (prior.strength * np.asarray(prior.mean) + x.sum(0)) / (prior.strength + n)
     reach = MOST_PROPOSALS * deviation

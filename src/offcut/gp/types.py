@@ -47,10 +47,7 @@ Floats = Array | np.ndarray
 # What users give.
 #: A box, or its lower and upper corner, of which either may be missing.
 BoxLike: TypeAlias = Box | tuple[ArrayLike | None, ArrayLike | None]
-Real = float | int
-#: Where something is evaluated: (number, d), or single numbers.
-Places: TypeAlias = ArrayLike | Real
 #: A fixed value, or a prior.
-Positive: TypeAlias = ArrayLike | Real | dist.Distribution
+Positive: TypeAlias = ArrayLike | dist.Distribution
 #: From parameters to g0.
 Family = Callable[[Theta], dist.Distribution]

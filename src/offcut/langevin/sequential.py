@@ -16,6 +16,7 @@ density: where rejections are kept for an update of kappa it must not be frozen 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -52,9 +53,7 @@ def propose(key: jax.Array, G: jax.Array, kappa: jax.Array, count: int) -> Propo
         e = deviations(key_angle, d - r, kappa[r] * jnp.sqrt(1.0 - c))
         column = (1.0 - e)[:, None] * towards
         if d - r > 1:
-            normals = materialised(
-                kappa[r], lambda key=key_around: jax.random.normal(key, (count, d))
-            )
+            normals = materialised(kappa[r], partial(jax.random.normal, key_around, (count, d)))
             around = unit(without(jnp.concatenate([before, towards[:, :, None]], 2), normals))
             column = column + jnp.sqrt(e * (2.0 - e))[:, None] * around
         frames = frames.at[:, :, r].set(column)

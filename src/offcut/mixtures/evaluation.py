@@ -5,12 +5,14 @@ the filter the density is sum_k omega_k N_k(x). What passes has density
 a(x) sum_k (w_k / Z_k) N_k(x), w_k being the weights in the window and Z_k the components' masses
 there. The marginal of some coordinates x_A is sum_k (w_k / Z_k) N_k(x_A) E[a(x) | x_A], the last a
 normal expectation over the other coordinates, taken over a lattice that is shifted at random for
-every draw. Predictive events are draws of draws, by rejection where the filter applies.
+every draw. Everything stays on the log scale, means over draws as well, so that points far from
+all data have a log density. Predictive events are draws of draws, by rejection where the filter
+applies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,11 +27,13 @@ from offcut.mixtures.groups import fitted_names, place_of_group
 from offcut.mixtures.window import Window
 from offcut.mixtures.window_mass import lattice, shifted
 from offcut.numerics import keys
-from offcut.numerics.normal import Components, log_normals
+from offcut.numerics.normal import log_normals
 from offcut.programs.precision import in_float64
 
 #: Numbers in one temporary array.
 ROOM = 2**22
+#: (what is known of one draw ..., points (d, m)) -> one number for each point, or more
+OfDraw = Callable[..., jax.Array]
 
 
 class Draws(NamedTuple):
@@ -95,15 +99,61 @@ def finite_log(weights: np.ndarray) -> np.ndarray:
         return np.maximum(np.log(weights), -1e30)
 
 
-def components_of(means: jax.Array, covariances: jax.Array) -> Components:
-    """Components from means and covariances, (K, d) and (K, d, d)."""
-    return Components(means, jnp.linalg.cholesky(covariances))
+def log_components(means: jax.Array, covariances: jax.Array, points: jax.Array) -> jax.Array:
+    """log N_k at points (d, m), (K, m)."""
+    return log_normals(points, means, jnp.linalg.cholesky(covariances))
+
+
+def log_mixture(
+    log_c: jax.Array, means: jax.Array, covariances: jax.Array, points: jax.Array
+) -> jax.Array:
+    """log sum_k c_k N_k at points (d, m)."""
+    terms = log_components(means, covariances, points) + log_c[:, None]
+    return jax.nn.logsumexp(terms, axis=0)
 
 
 def chunks(rows: int, width: int) -> Iterator[slice]:
     """Slices of ``rows`` such that each has about ROOM numbers, ``width`` for a row."""
     step = max(1, ROOM // max(width, 1))
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def over_draws(
+    of_draw: OfDraw, by_draw: tuple[np.ndarray, ...], x: np.ndarray, each: bool = False
+) -> np.ndarray:
+    """``of_draw(*one of each by_draw, points)`` at points (m, d), the axis of points being last.
+
+    The log of the mean over draws of its exponential, or the values of each draw.
+    """
+    arguments = tuple(map(jnp.asarray, by_draw))
+    evaluate = in_each_draw if each else _log_mean_over_draws
+    found = []
+    for part in chunks(len(x), 4 * by_draw[0].shape[-1]):
+        # Compiled for powers of two, not for every number of points.
+        number = part.stop - part.start
+        points = np.resize(x[part], (2 ** int(np.ceil(np.log2(number))), x.shape[1]))
+        values = evaluate(of_draw, arguments, jnp.asarray(points.T))
+        found.append(np.asarray(values)[..., :number])
+    return np.concatenate(found, axis=-1)
+
+
+@partial(jax.jit, static_argnums=0)
+def in_each_draw(of_draw: OfDraw, by_draw: tuple, *rest: jax.Array) -> jax.Array:
+    """(draw, ..., point); ``rest`` is the same for all draws."""
+    return jax.lax.map(lambda draw: of_draw(*draw, *rest), by_draw)
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_mean_over_draws(of_draw: OfDraw, by_draw: tuple, points: jax.Array) -> jax.Array:
+    """(..., point)."""
+
+    def at(i: jax.Array | int) -> jax.Array:
+        return of_draw(*jax.tree.map(lambda a: a[i], by_draw), points)
+
+    number = by_draw[0].shape[0]
+    start = jnp.full_like(jax.eval_shape(at, 0), -jnp.inf)
+    total = jax.lax.fori_loop(0, number, lambda i, total: jnp.logaddexp(total, at(i)), start)
+    return total - np.log(number)
 
 
 def as_points(points: Any, d: int) -> np.ndarray:
@@ -118,6 +168,8 @@ def as_points(points: Any, d: int) -> np.ndarray:
     return array
 
 
+#: Draws that a density is averaged over unless the user says otherwise.
+DENSITY_DRAWS = 1000
 #: Components that a marginal in the window is computed from, the heaviest of each draw.
 MOST_COMPONENTS = 24
 #: Lattice points for the coordinates that are integrated out, in each draw.
@@ -125,76 +177,47 @@ MARGINAL_POINTS = 16
 
 
 @in_float64
-def density(
+def log_density(
     posterior: xr.DataTree,
     window: Window,
     points: Any,
-    *,
-    draws: bool,
-    truncated: bool,
-    group: Any,
-    most: int | None,
+    channels: Sequence[int] | None = None,
+    draws: bool = False,
+    truncated: bool = True,
+    group: Any = None,
+    most: int | None = DENSITY_DRAWS,
 ) -> np.ndarray:
-    """Mean over draws, (point,), or one for each, (chain, draw, point)."""
+    """Of some coordinates, or all: of the mean over draws, (point,), or each, (chain, draw, point).
+
+    ``points`` has a column for each of ``channels``.
+    """
     drawn = draws_of(posterior, most)
     d = drawn.means.shape[-1]
-    x = as_points(points, d)
-    number = place_of_group(group, drawn.names)
-    window = window.for_groups(drawn.names)
-    log_c = _log_coefficients(drawn, number, truncated)
-    values = _evaluate(_log_density, drawn, log_c, x, draws)
-    if truncated:
-        scalar = posterior["observed_data"].dataset["x"].ndim == 1
-        # Not 0 times what a window says of a point at infinity.
-        values = np.where(values == 0, 0.0, values * window_probability(window, x, number, scalar))
-    return values.reshape(*drawn.shape, len(x)) if draws else values
-
-
-@in_float64
-def marginal(
-    posterior: xr.DataTree,
-    window: Window,
-    points: Any,
-    channels: tuple[int, ...],
-    *,
-    draws: bool,
-    truncated: bool,
-    group: Any,
-    most: int | None,
-    seed: int = 0,
-) -> np.ndarray:
-    """Density of some coordinates; ``points`` has a column for each of ``channels``."""
-    drawn = draws_of(posterior, most)
-    d = drawn.means.shape[-1]
-    kept = [int(c) for c in channels]
+    kept = list(range(d)) if channels is None else [int(c) for c in channels]
     if len(set(kept)) != len(kept) or not all(0 <= c < d for c in kept) or not kept:
         raise SettingsError(f"channels must be different numbers from 0 to {d - 1}, got {channels}")
     x = as_points(points, len(kept))
     number = place_of_group(group, drawn.names)
     window = window.for_groups(drawn.names)
-    log_c = _log_coefficients(drawn, number, truncated)
-    if truncated and len(kept) == d:
-        order = np.argsort(kept)
-        return density(
-            posterior, window, x[:, order], draws=draws, truncated=True, group=group, most=most
-        )
-    if truncated:
+    log_c = log_terms(drawn)[:, number] if truncated else finite_log(drawn.weights[:, number])
+    if truncated and len(kept) < d:
         heavy = np.argsort(-drawn.window_weights[:, number], axis=1)[:, :MOST_COMPONENTS]
         rows = np.arange(len(heavy))[:, None]
-        drawn = drawn._replace(
-            means=drawn.means[rows, heavy], covariances=drawn.covariances[rows, heavy]
-        )
-        log_c = log_c[rows, heavy]
         rest = [c for c in range(d) if c not in kept]
-        function: Callable = partial(
-            _log_marginal_inside, window, jnp.array(kept), jnp.array(rest), number, seed
+        of_draw: OfDraw = partial(
+            _log_marginal_inside, window, jnp.array(kept), jnp.array(rest), number
         )
+        heaviest = (a[rows, heavy] for a in (log_c, drawn.means, drawn.covariances))
+        values = over_draws(of_draw, (*heaviest, np.arange(len(heavy))), x, draws)
     else:
-        drawn = drawn._replace(
-            means=drawn.means[:, :, kept], covariances=drawn.covariances[:, :, kept][..., kept]
-        )
-        function = _log_density
-    values = _evaluate(function, drawn, log_c, x, draws)
+        parts = (log_c, drawn.means[..., kept], drawn.covariances[..., kept, :][..., kept])
+        values = over_draws(log_mixture, parts, x, draws)
+        if truncated:
+            scalar = posterior["observed_data"].dataset["x"].ndim == 1
+            passes = window_probability(window, x[:, np.argsort(kept)], number, scalar)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                # Not what a window says of a point at infinity.
+                values = np.where(np.isneginf(values), values, values + np.log(passes))
     return values.reshape(*drawn.shape, len(x)) if draws else values
 
 
@@ -204,75 +227,19 @@ def window_probability(window: Window, x: np.ndarray, group: int, scalar: bool) 
     return np.asarray(window.probability(points, jnp.full(len(x), group)))
 
 
-def _log_coefficients(drawn: Draws, group: int, truncated: bool) -> np.ndarray:
-    """log c_k with density sum_k c_k N_k, (draw, component)."""
-    return log_terms(drawn)[:, group] if truncated else finite_log(drawn.weights[:, group])
-
-
-def _evaluate(
-    function: Callable, drawn: Draws, log_c: np.ndarray, x: np.ndarray, each: bool
-) -> np.ndarray:
-    """exp(function) at points, averaged over draws or each; in pieces that fit into memory."""
-    number, K = log_c.shape
-    arguments = (
-        jnp.arange(number),
-        jnp.asarray(log_c),
-        jnp.asarray(drawn.means),
-        jnp.asarray(drawn.covariances),
-    )
-    points = jnp.asarray(x.T)
-    evaluate = _in_each_draw if each else _mean_over_draws
-    parts = [
-        np.asarray(evaluate(function, arguments, points[:, part]))
-        for part in chunks(x.shape[0], K * 4)
-    ]
-    return np.concatenate(parts, axis=-1)
-
-
-@partial(jax.jit, static_argnums=0)
-def _in_each_draw(function: Callable, arguments: tuple, points: jax.Array) -> jax.Array:
-    """(draw, point)."""
-    return jax.lax.map(lambda draw: jnp.exp(function(*draw, points)), arguments)
-
-
-@partial(jax.jit, static_argnums=0)
-def _mean_over_draws(function: Callable, arguments: tuple, points: jax.Array) -> jax.Array:
-    """(point,)."""
-    number = arguments[0].shape[0]
-
-    def add(i: jax.Array, total: jax.Array) -> jax.Array:
-        draw = jax.tree.map(lambda a: a[i], arguments)
-        return total + jnp.exp(function(*draw, points))
-
-    return jax.lax.fori_loop(0, number, add, jnp.zeros(points.shape[1])) / number
-
-
-def _log_density(
-    index: jax.Array,
-    log_weights: jax.Array,
-    means: jax.Array,
-    covariances: jax.Array,
-    points: jax.Array,
-) -> jax.Array:
-    """log sum_k c_k N_k at points (d, m)."""
-    terms = log_normals(points, *components_of(means, covariances)) + log_weights[:, None]
-    return jax.nn.logsumexp(terms, axis=0)
-
-
 def _log_marginal_inside(
     window: Window,
     kept: jax.Array,
     rest: jax.Array,
     group: int,
-    seed: int,
-    index: jax.Array,
-    log_weights: jax.Array,
+    log_c: jax.Array,
     means: jax.Array,
     covariances: jax.Array,
+    draw: jax.Array,
     points: jax.Array,
 ) -> jax.Array:
     """log sum_k c_k N_k(x_A) E_k[a | x_A] at points (A, m)."""
-    key = jax.random.fold_in(keys.from_seed(seed), index)
+    key = jax.random.fold_in(keys.from_seed(0), draw)
     d, m = means.shape[1], points.shape[1]
     normals = ndtri(shifted(key, lattice(MARGINAL_POINTS, rest.shape[0])))
     finite = jnp.where(jnp.isfinite(points), points, 0.0)  # where they are not, log_normal says it
@@ -295,7 +262,7 @@ def _log_marginal_inside(
         return log_normal + jnp.log(passed.reshape(m, -1).mean(1))
 
     terms = jax.lax.map(lambda part: of_component(*part), (means, covariances))
-    return jax.nn.logsumexp(terms + log_weights[:, None], axis=0)
+    return jax.nn.logsumexp(terms + log_c[:, None], axis=0)
 
 
 #: Rounds of proposals before an event is given up, and the least number of proposals in each.

@@ -23,6 +23,7 @@ scaling depends on labels and events only, so the walk is symmetric.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -116,26 +117,57 @@ def log_natural_prior(mean: jax.Array, root: jax.Array, base: Base) -> jax.Array
     )
 
 
-def accept_shapes(
-    key: jax.Array,
-    shapes: Shapes,
-    excess: jax.Array,
-    held: jax.Array,
-    fresh: jax.Array,
-    allowed: jax.Array,
-    budget: jax.Array,
-) -> jax.Array:
-    """Which of the ``allowed`` steps are taken, one component after the other.
+class Growth(NamedTuple):
+    """How weights move along with the components; see ``rejections``.
+
+    log_weights : log omega, (R, K). log_r : by how much they would change, (R, K). log_measure :
+    log g of log rates (R, K).
+    """
+
+    log_weights: jax.Array
+    log_r: jax.Array
+    log_measure: Callable[[jax.Array], jax.Array]
+
+
+def log_ratio_of(shapes: Shapes, excess: jax.Array) -> jax.Array:
+    """The log acceptance ratio of every component where weights stay.
 
     excess : sums of features of events, minus those of the accepted points of the proposal's run,
-    (K, features). held, fresh : numbers of rejections that each component has and would have.
+    (K, features).
     """
-    log_ratio = shapes.log_prior + jnp.sum(shapes.change * excess, axis=1)
-    wanted = allowed & (jnp.log(jax.random.uniform(key, log_ratio.shape)) < log_ratio)
+    return shapes.log_prior + jnp.sum(shapes.change * excess, axis=1)
 
-    def one(total: jax.Array, component: tuple) -> tuple:
-        wanted, more = component
-        accepted = wanted & (total + more <= budget)
-        return jnp.where(accepted, total + more, total), accepted
 
-    return lax.scan(one, jnp.sum(held), (wanted, fresh - held))[1]
+def accept_in_turn(
+    key: jax.Array,
+    log_ratio: jax.Array,
+    held: jax.Array,
+    fresh: jax.Array,
+    budget: jax.Array,
+    growth: Growth | None = None,
+) -> jax.Array:
+    """Which components take their steps, one after the other: each adds to |Y| for the next, and
+    with ``growth`` changes the weights.
+
+    log_ratio : all terms but those of g, (K,). held, fresh : numbers of rejections that each has
+    and would have.
+    """
+    uniform = jnp.log(jax.random.uniform(key, log_ratio.shape))
+
+    def one(carry: tuple, k: jax.Array) -> tuple:
+        total, *weights = carry
+        more = total + fresh[k] - held[k]
+        ratio, moved = log_ratio[k], []
+        if growth is not None:
+            log_rates, log_g = weights
+            proposed = log_rates.at[:, k].add(growth.log_r[:, k])
+            moved = [proposed, growth.log_measure(proposed)]
+            ratio = ratio + moved[1] - log_g
+        accepted = (uniform[k] < ratio) & (more <= budget)
+        new = (more, *moved)
+        return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, carry), accepted
+
+    start = [jnp.sum(held)]
+    if growth is not None:
+        start += [growth.log_weights, growth.log_measure(growth.log_weights)]
+    return lax.scan(one, tuple(start), jnp.arange(log_ratio.shape[0]))[1]

@@ -34,7 +34,7 @@ from offcut.mixtures.allocation import (
     rows_of,
 )
 from offcut.mixtures.data import MixtureData
-from offcut.mixtures.exchange_moves import accept_shapes, propose_shapes
+from offcut.mixtures.exchange_moves import accept_in_turn, log_ratio_of, propose_shapes
 from offcut.mixtures.rejections import CellRun, Proposed, not_begun, propose, run_cells
 from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.split_merge import Units
@@ -187,13 +187,13 @@ class WindowSampler(MixtureSampler):
         held = jnp.zeros(caps.shape[0] + 1).at[cells.cell].add(lost)[:-1]
         within = (run.lost <= caps) & (held <= caps)
         by_component = (self.layout.groups, K)
-        accepted = accept_shapes(
+        allowed = occupied & jnp.all(within.reshape(by_component), axis=0) & (state.count >= 0)
+        log_ratio = log_ratio_of(shapes, totals - run.collected.accepted[:K])
+        accepted = accept_in_turn(
             key_accept,
-            shapes,
-            totals - run.collected.accepted[:K],
+            jnp.where(allowed, log_ratio, -jnp.inf),
             jnp.sum(held.reshape(by_component), axis=0),
             jnp.sum(run.lost.reshape(by_component), axis=0),
-            occupied & jnp.all(within.reshape(by_component), axis=0) & (state.count >= 0),
             stage.budget,
         )
         chosen = Components(

@@ -14,6 +14,7 @@ Y the restriction says nothing about anything else, so the other steps are uncha
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -35,11 +36,15 @@ from offcut.augmentation.rejections import (
 from offcut.base import FULL, OK, Info, Stage
 from offcut.mixtures.allocation import add_rejected, allocate, event_chunk, label_coefficients
 from offcut.mixtures.data import MixtureData
-from offcut.mixtures.exchange_moves import propose_shapes
+from offcut.mixtures.exchange_moves import (
+    Growth,
+    accept_in_turn,
+    log_ratio_of,
+    propose_shapes,
+)
 from offcut.mixtures.rejections import (
     CellRun,
     Proposed,
-    accept_rates,
     count_and_sum,
     counts_of,
     draw_numbers,
@@ -143,21 +148,11 @@ class LatentSampler(MixtureSampler):
         excess = totals[:K] - run.accepted[:K]
         by_row = excess[:, width:].T
         by_row = by_row if log_r.shape[0] > 1 else jnp.sum(by_row, axis=0, keepdims=True)
-        log_ratio = (
-            shapes.log_prior
-            + jnp.sum(shapes.change * excess[:, :width], axis=1)
-            + jnp.sum(log_r * (by_row + 1.0), axis=0)
+        log_ratio = log_ratio_of(shapes, excess[:, :width]) + jnp.sum(
+            log_r * (by_row + 1.0), axis=0
         )
-        accepted = accept_rates(
-            key_accept,
-            log_ratio,
-            log_weights,
-            log_r,
-            lambda log_rates: self.weights.log_measure(state.weights, log_rates),
-            have,
-            fresh,
-            stage.budget,
-        )
+        growth = Growth(log_weights, log_r, partial(self.weights.log_measure, state.weights))
+        accepted = accept_in_turn(key_accept, log_ratio, have, fresh, stage.budget, growth)
         total = jnp.sum(jnp.where(accepted, fresh, have))
         too_full = total > capacity_of(layout.buffer, held)
         # Nothing can fail from here on, so the section of the Y from before the step may go

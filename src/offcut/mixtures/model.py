@@ -13,7 +13,7 @@ import xarray as xr
 from offcut.base import Kernel, Model, Prepared
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.mixtures.data import MixtureData, MixtureLayout, probes
-from offcut.mixtures.evaluation import density, marginal, predict
+from offcut.mixtures.evaluation import DENSITY_DRAWS, log_density, predict
 from offcut.mixtures.groups import as_names, as_numbers, find_groups, fitted_names, look_up
 from offcut.mixtures.in_window import WindowSampler
 from offcut.mixtures.latent import LatentSampler
@@ -31,7 +31,7 @@ from offcut.mixtures.window import Window
 from offcut.models.data import as_events
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.rendering import call
-from offcut.numerics.spelling import renamed
+from offcut.numerics.text import renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
 
@@ -139,7 +139,10 @@ class TruncatedMixture(Model):
         looked_up = names if self.window.by_group else ()
         layout = MixtureLayout.of(n, d, len(names), self.components, looked_up)
         sampler = self._sampler(layout, scalar)
-        shift, scale = x.mean(0), np.sqrt(np.diagonal(base.scale) / max(base.degrees - d - 1, 1.0))
+        shift, scale = (
+            x.mean(0),
+            np.sqrt(np.diagonal(np.asarray(base.scale)) / max(base.degrees - d - 1, 1.0)),
+        )
         padded = np.zeros((d, layout.rows))
         padded[:, :n] = ((x - shift) / scale).T
         groups = np.zeros(layout.rows, np.int32)
@@ -186,7 +189,7 @@ class TruncatedMixture(Model):
         truncated: bool = True,
         *,
         group: Any = None,
-        most: int | None = 1000,
+        most: int | None = DENSITY_DRAWS,
     ) -> np.ndarray:
         """Posterior-mean density at points, or the density of each draw.
 
@@ -205,15 +208,8 @@ class TruncatedMixture(Model):
         most : int or None
             Use at most so many draws, evenly spaced; None for all.
         """
-        return density(
-            posterior,
-            self.window,
-            points,
-            draws=draws,
-            truncated=truncated,
-            group=group,
-            most=most,
-        )
+        found = log_density(posterior, self.window, points, None, draws, truncated, group, most)
+        return np.exp(found)
 
     def marginal(
         self,
@@ -231,16 +227,8 @@ class TruncatedMixture(Model):
         Within the window the others are integrated by a lattice of 16 points in each draw, shifted
         at random, and the 24 heaviest components are used.
         """
-        return marginal(
-            posterior,
-            self.window,
-            points,
-            tuple(channels),
-            draws=draws,
-            truncated=truncated,
-            group=group,
-            most=most,
-        )
+        found = log_density(posterior, self.window, points, channels, draws, truncated, group, most)
+        return np.exp(found)
 
     def labels(
         self,

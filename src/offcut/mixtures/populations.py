@@ -1,10 +1,17 @@
-"""From draws to populations: one partition that stands for all draws, and what is in its parts.
+r"""From draws to populations: one partition that stands for all draws, and what is in its parts.
 
-New points can belong to those populations that a component of some draw stands for.
+New points can belong to those populations that a component of some draw stands for. With weights
+w_k in the window and masses Z_k there, a draw s has t_sk(x) = log(w_k / Z_k) + log N_k(x), and the
+probability of population p is the mean over draws of
+
+    r_sp(x) = sum_{k matched to p} exp t_sk(x) / sum_k exp t_sk(x),
+
+divided by its sum over populations: components without an event of their own belong to none.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,15 +24,24 @@ import xarray as xr
 from offcut.errors import SettingsError
 from offcut.mixtures.allocation import choose
 from offcut.mixtures.consensus import Consensus, consensus, match_components
-from offcut.mixtures.evaluation import Draws, as_points, chunks, components_of, draws_of, log_terms
+from offcut.mixtures.evaluation import (
+    Draws,
+    as_points,
+    chunks,
+    draws_of,
+    in_each_draw,
+    log_components,
+    log_terms,
+    over_draws,
+)
 from offcut.mixtures.groups import listed, place_of_group
-from offcut.mixtures.membership import probabilities
 from offcut.numerics import keys
-from offcut.numerics.normal import log_normals
 from offcut.programs.precision import in_float64
 
 #: Ends of the intervals.
 INTERVAL = (0.05, 0.95)
+#: Points further out count as this far out in the same direction: their squares would overflow.
+FAR = 1e120
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,31 +126,56 @@ def find_labels(
 
 def draw_labels(drawn: Draws, x: np.ndarray, group: np.ndarray, seed: int) -> np.ndarray:
     """A label for each event in each draw, (draw, event): p(z = k) ∝ (w_k / Z_k) N_k(x)."""
-    key = keys.from_seed(seed)
-    terms = log_terms(drawn)
-    partitions = np.empty((len(terms), len(x)), np.int32)
+    key, numbers = keys.from_seed(seed), np.arange(len(drawn.means))
+    parts = (log_terms(drawn), drawn.means, drawn.covariances, numbers)
+    by_draw = tuple(map(jnp.asarray, parts))
+    found = []
     for number, part in enumerate(chunks(len(x), drawn.means.shape[1])):
-        points, own = jnp.asarray(x[part].T), jnp.asarray(group[part])
-        for s in range(len(terms)):
-            own_key = jax.random.fold_in(jax.random.fold_in(key, s), number)
-            partitions[s, part] = _labels_in_one_draw(
-                own_key, terms[s], drawn.means[s], drawn.covariances[s], points, own
-            )
-    return partitions
+        some = (key, jnp.int32(number), jnp.asarray(x[part].T), jnp.asarray(group[part]))
+        found.append(np.asarray(in_each_draw(_labels, by_draw, *some)))
+    return np.concatenate(found, axis=1)
 
 
-@jax.jit
-def _labels_in_one_draw(
-    key: jax.Array,
+def _labels(
     log_c: jax.Array,
     means: jax.Array,
     covariances: jax.Array,
+    draw: jax.Array,
+    key: jax.Array,
+    chunk: jax.Array,
     points: jax.Array,
     group: jax.Array,
 ) -> jax.Array:
-    """Labels of events (d, m); ``log_c`` is (group, component)."""
-    terms = log_normals(points, *components_of(means, covariances)) + log_c[group].T
+    """Labels of a chunk of events (d, m) in one draw; ``log_c`` is (group, component)."""
+    key = jax.random.fold_in(jax.random.fold_in(key, draw), chunk)
+    terms = log_components(means, covariances, points) + log_c[group].T
     return choose(terms, jax.random.uniform(key, group.shape))
+
+
+@in_float64
+def probabilities(drawn: Draws, matches: np.ndarray, count: int, x: np.ndarray) -> np.ndarray:
+    """Of each of ``count`` populations, (point, population); ``matches`` is (draw, component)."""
+    x = x * (FAR / np.abs(x).max(1, keepdims=True, initial=FAR))
+    belongs = matches[:, None, :] == np.arange(count)[:, None]
+    parts = (log_terms(drawn)[:, 0], drawn.means, drawn.covariances, belongs)
+    log_shares = over_draws(_log_shares, parts, x)
+    shares = np.exp(log_shares - log_shares.max(0))
+    return (shares / shares.sum(0)).T
+
+
+def _log_shares(
+    log_c: jax.Array,
+    means: jax.Array,
+    covariances: jax.Array,
+    belongs: jax.Array,
+    points: jax.Array,
+) -> jax.Array:
+    """log r_p at points (d, m), (population, m), in one draw."""
+    terms = log_components(means, covariances, points) + log_c[:, None]
+    own = jnp.where(jnp.any(belongs, axis=0)[:, None], terms, -jnp.inf)
+    most = jnp.max(own, axis=0)
+    inside = belongs.astype(float) @ jnp.exp(own - most[None, :])
+    return most[None, :] + jnp.log(inside) - jax.nn.logsumexp(terms, axis=0)[None, :]
 
 
 def shares(labels: Labels) -> tuple[np.ndarray, np.ndarray]:
@@ -154,13 +195,6 @@ def tabulate(labels: Labels, channels: Sequence[str] | None = None) -> list[Popu
     d = labels.draws.means.shape[-1]
     if channels is not None and len(channels) != d:
         raise SettingsError(f"channels must name {d} coordinates, got {list(channels)}")
-    rows = _tabulated(labels)
-    if channels is None:
-        return rows
-    return [replace(row, channels=tuple(map(str, channels))) for row in rows]
-
-
-def _tabulated(labels: Labels) -> list[Population]:
     within, lost = shares(labels)
     drawn = labels.draws
     rows = []
@@ -168,17 +202,20 @@ def _tabulated(labels: Labels) -> list[Population]:
         member = labels.labels == p
         weight = np.where(labels.matches == p, drawn.weights.mean(1), 0.0)
         present = weight.sum(1) > 0
-        if not present.any():  # in no draw does a component stand for it
-            rows.append(_unsupported(p, member, labels))
-            continue
-        share = weight[present] / weight[present].sum(1, keepdims=True)
+        if not present.any():  # a few events on a border: all of this is NaN
+            present[0] = True
+        with np.errstate(invalid="ignore"):
+            share = weight[present] / weight[present].sum(1, keepdims=True)
         mean = np.einsum("sk,ski->si", share, drawn.means[present])
         away = drawn.means[present] - mean[:, None]
         covariance = np.einsum("sk,skij->sij", share, drawn.covariances[present]) + np.einsum(
             "sk,ski,skj->sij", share, away, away
         )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # the mean of no number
+            lost_mean = np.nanmean(lost[present][:, :, p], axis=0)
+            lost_ends = np.nanquantile(lost[present][:, :, p], INTERVAL, axis=0)
         low, high = np.quantile(within[:, :, p], INTERVAL, axis=0)
-        lost_low, lost_high = np.nanquantile(lost[present][:, :, p], INTERVAL, axis=0)
         rows.append(
             Population(
                 f"population {p + 1}",
@@ -187,30 +224,13 @@ def _tabulated(labels: Labels) -> list[Population]:
                 (_alone(low), _alone(high)),
                 mean.mean(0),
                 covariance.mean(0),
-                _alone(np.nanmean(lost[present][:, :, p], axis=0)),
-                (_alone(lost_low), _alone(lost_high)),
+                _alone(lost_mean),
+                (_alone(lost_ends[0]), _alone(lost_ends[1])),
                 float(labels.certainty[member].mean()),
+                None if channels is None else tuple(map(str, channels)),
             )
         )
     return rows
-
-
-def _unsupported(p: int, member: np.ndarray, labels: Labels) -> Population:
-    """A population that no component of any draw stands for: a few events on a border."""
-    d = labels.draws.means.shape[-1]
-    unknown = _alone(np.full(labels.draws.groups, np.nan))
-    none = _alone(np.zeros(labels.draws.groups))
-    return Population(
-        f"population {p + 1}",
-        int(member.sum()),
-        none,
-        (none, none),
-        np.full(d, np.nan),
-        np.full((d, d), np.nan),
-        unknown,
-        (unknown, unknown),
-        float(labels.certainty[member].mean()),
-    )
 
 
 @dataclass(frozen=True, eq=False)

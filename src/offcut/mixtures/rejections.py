@@ -203,36 +203,6 @@ def draw_rates(key: jax.Array, log_weights: jax.Array, proposals: jax.Array) -> 
     return u[:, None] * jnp.exp(log_weights)
 
 
-def accept_rates(
-    key: jax.Array,
-    log_ratio: jax.Array,
-    log_weights: jax.Array,
-    log_r: jax.Array,
-    log_measure: Callable[[jax.Array], jax.Array],
-    held: jax.Array,
-    fresh: jax.Array,
-    budget: jax.Array,
-) -> jax.Array:
-    """Which components are taken, one after the other; each changes the weights for the next.
-
-    log_ratio : all terms but those of g, (K,). log_r : (R, K), R being 1 or G like the rows of
-    ``log_weights``. held, fresh : numbers of rejections that each has and would have.
-    """
-    uniform = jnp.log(jax.random.uniform(key, log_ratio.shape))
-
-    def one(carry: tuple, k: jax.Array) -> tuple:
-        log_rates, log_g, total = carry
-        proposed = log_rates.at[:, k].add(log_r[:, k])
-        new_log_g = log_measure(proposed)
-        more = total + fresh[k] - held[k]
-        accepted = (uniform[k] < log_ratio[k] + new_log_g - log_g) & (more <= budget)
-        new = (proposed, new_log_g, more)
-        return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, carry), accepted
-
-    start = (log_weights, log_measure(log_weights), jnp.sum(held))
-    return lax.scan(one, start, jnp.arange(log_ratio.shape[0]))[1]
-
-
 class Proposals(NamedTuple):
     """Everything that a run of Poisson(lambda_gk) proposals is made from: it can be run twice.
 

@@ -31,9 +31,9 @@ from numpyro.primitives import Messenger
 
 from offcut.errors import ModelError
 from offcut.models.support import in_support
-from offcut.programs.reach import reached
+from offcut.programs.identity import reached
 
-Theta = dict[str, Any]
+Theta = dict[str, jax.Array]
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 #: NumPyro keeps its handlers in one list for the whole process, so only one thread may run a prior
 #: at a time. That happens while tracing, never in compiled code.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jaxtyping import Array, Bool, Int, Shaped
+
+from offcut.numerics.types import Points
+
+T = TypeVar("T")
 
 
-def exclusive_count(flags: jax.Array) -> jax.Array:
+def exclusive_count(flags: Bool[Array, " n"]) -> Int[Array, " n"]:
     """How many flags are set before each place; the length is a multiple of 32.
 
     Packs 32 flags to a word and counts bits below each lane: an eighth of the time of a
@@ -31,7 +37,7 @@ def exclusive_count(flags: jax.Array) -> jax.Array:
     return (before_word[:, None] + within).reshape(flags.shape[0])
 
 
-def materialised(index: jax.Array, make: Any) -> Any:
+def materialised(index: Shaped[Array, ""], make: Callable[[], T]) -> T:
     """``make()``, computed once: XLA on CPUs would redo random numbers in every consumer.
 
     A conditional is a wall to fusion; ``index`` (any traced number >= 0) keeps it from being
@@ -43,6 +49,6 @@ def materialised(index: jax.Array, make: Any) -> Any:
     )
 
 
-def write_rows(buffer: Any, place: jax.Array, values: Any) -> Any:
+def write_rows(buffer: Points, place: Int[Array, " m"], values: Points) -> Points:
     """Scatter rows; all places are in bounds (unwanted rows go to a spare one)."""
     return jax.tree.map(lambda b, v: b.at[place].set(v, mode="promise_in_bounds"), buffer, values)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Real
 
 
-def effective_size(series: np.ndarray, method: str = "mean") -> float:
+def effective_size(series: Real[np.ndarray, "chain draw"], method: str = "mean") -> float:
     """Effective sample size of (chain, draw); all draws where the series is constant.
 
     ``method`` as of arviz_stats: "mean", or "bulk" for ranks in place of values.

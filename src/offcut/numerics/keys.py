@@ -11,22 +11,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend.random import define_prng_impl
+from jaxtyping import Array, Shaped, UInt32
+from numpy.typing import ArrayLike
+
+from offcut.numerics.types import KeyArray
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 _WORTH_A_WALL = 32
+#: A key's two words.
+Words = UInt32[Array, "2"]
+R = TypeVar("R")
 _WIDTHS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 @partial(jax.jit, inline=True)
-def _threefry(key: jax.Array, high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _threefry(
+    key: Words, high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"]
+) -> tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]:
     """Hash the counter (high, low) under a two-word key: five groups of four rounds."""
     schedule = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
     a, b = high + schedule[0], low + schedule[1]
@@ -46,18 +55,18 @@ def _counters(shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
     return jnp.zeros_like(low), low
 
 
-def _seed(seed: jax.Array) -> jax.Array:
+def _seed(seed: Shaped[Array, ""]) -> Words:
     if seed.dtype.itemsize == 8:
         wide = seed.astype(np.uint64)
         return jnp.stack([(wide >> np.uint64(32)).astype(np.uint32), wide.astype(np.uint32)])
     return jnp.stack([jnp.zeros((), np.uint32), seed.astype(np.uint32)])
 
 
-def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def _split(key: Words, shape: tuple[int, ...]) -> UInt32[Array, "*split 2"]:
     return jnp.stack(_threefry(key, *_counters(shape)), axis=-1)
 
 
-def _random_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
+def _random_bits(key: Words, width: int, shape: tuple[int, ...]) -> Shaped[Array, "*bits"]:
     """Bits, with a wall behind them: XLA would fuse the hash into what follows, and slow both.
 
     A conditional is such a wall. Both its branches give the same bits, so nothing depends on which
@@ -72,14 +81,14 @@ def _random_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Arra
     )
 
 
-def _hashed_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
+def _hashed_bits(key: Words, width: int, shape: tuple[int, ...]) -> Shaped[Array, "*bits"]:
     high, low = _threefry(key, *_counters(shape))
     if width == 64:
         return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
     return (high ^ low).astype(_WIDTHS[width])
 
 
-def _fold_in(key: jax.Array, data: jax.Array) -> jax.Array:
+def _fold_in(key: Words, data: ArrayLike) -> Words:
     zero = jnp.zeros((), np.uint32)
     return jnp.stack(_threefry(key, zero, jnp.asarray(data).astype(np.uint32)))
 
@@ -89,24 +98,24 @@ _IMPLEMENTATION = define_prng_impl(
     seed=_seed,
     split=_split,
     random_bits=_random_bits,
-    fold_in=_fold_in,  # type: ignore[arg-type] # data may be traced
+    fold_in=_fold_in,
     name="offcut_threefry2x32",
     tag="off",
 )
 
 
-def from_seed(seed: int) -> jax.Array:
+def from_seed(seed: int) -> KeyArray:
     """A key from an integer seed; call it where x64 is on, so that all 64 bits count."""
     return jax.random.key(np.int64(seed), impl=_IMPLEMENTATION)
 
 
-def as_key(key: Any) -> jax.Array:
+def as_key(key: object) -> KeyArray:
     """Accept an integer seed, a new-style key or an old-style uint32 pair."""
     if isinstance(key, int | np.integer):
         return from_seed(int(key))
-    if jnp.issubdtype(jnp.asarray(key).dtype, jax.dtypes.prng_key):
-        return key
     raw = jnp.asarray(key)
+    if jnp.issubdtype(raw.dtype, jax.dtypes.prng_key):
+        return raw
     if raw.shape == (2,) and raw.dtype == np.uint32:
         return jax.random.wrap_key_data(raw, impl=_IMPLEMENTATION)
     raise TypeError(
@@ -115,7 +124,7 @@ def as_key(key: Any) -> jax.Array:
     )
 
 
-def fast(key: Any) -> jax.Array:
+def fast(key: object) -> KeyArray:
     """A key or seed as one of ours, which gives the same bits; other generators stay."""
     key = as_key(key)
     if jax.random.key_impl(key) == "threefry2x32":
@@ -123,7 +132,7 @@ def fast(key: Any) -> jax.Array:
     return key
 
 
-def with_native_fallback(draw: Callable[..., Any]) -> Callable[..., Any]:
+def with_native_fallback(draw: Callable[..., R]) -> Callable[..., R]:
     """``draw(key, ...)``, called with JAX's own key type where it insists on that.
 
     A few of JAX's samplers (Poisson among them) refuse any other implementation, although the
@@ -131,7 +140,7 @@ def with_native_fallback(draw: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(draw)
-    def call(key: jax.Array, *arguments: Any) -> Any:
+    def call(key: KeyArray, *arguments: object) -> R:
         try:
             return draw(key, *arguments)
         except NotImplementedError:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 
 @jax.custom_jvp
-def log1mexp(x: jax.Array) -> jax.Array:
+def log1mexp(x: float | Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     r"""log(1 - e^x), the log probability of rejection when x = log a.
 
     Accurate at both ends (Maechler 2012): log(-expm1(x)) near 0, log1p(-exp(x)) below -log 2.

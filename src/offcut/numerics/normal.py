@@ -35,34 +35,43 @@ scale. Wherever the user chooses the points, ``log_normals`` subtracts each mean
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import multigammaln
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from offcut.errors import ModelError
 from offcut.numerics.rendering import written
+from offcut.numerics.types import KeyArray
+
+Scalar = Float[Array, ""]
+Vector = Float[Array, " d"]
+Matrix = Float[Array, "d d"]
+#: One for each feature of a point.
+Features = Float[Array, " features"]
 
 
 class Wishart(NamedTuple):
     """Phi through two of its square roots."""
 
-    precision_root: jax.Array  # Phi = R Rᵀ, R upper triangular
-    covariance_root: jax.Array  # Phi⁻¹ = R Rᵀ, R lower triangular
+    precision_root: Matrix  # Phi = R Rᵀ, R upper triangular
+    covariance_root: Matrix  # Phi⁻¹ = R Rᵀ, R lower triangular
 
     @property
-    def precision(self) -> jax.Array:
+    def precision(self) -> Matrix:
         return _square(self.precision_root)
 
     @property
-    def covariance(self) -> jax.Array:
+    def covariance(self) -> Matrix:
         return _square(self.covariance_root)
 
 
-def draw_wishart(key: jax.Array, nu: jax.Array, Psi: jax.Array) -> Wishart:
+def draw_wishart(key: KeyArray, nu: Scalar, Psi: Matrix) -> Wishart:
     """Phi ~ Wishart(nu, Psi⁻¹), density ∝ |Phi|^((nu - d - 1)/2) exp(-tr(Psi Phi) / 2)."""
     key_diagonal, key_above = jax.random.split(key)
     d = Psi.shape[0]
@@ -70,12 +79,12 @@ def draw_wishart(key: jax.Array, nu: jax.Array, Psi: jax.Array) -> Wishart:
     return wishart_from(gammas, jax.random.normal(key_above, (d, d)), Psi)
 
 
-def gamma_shapes(nu: jax.Array, d: int) -> jax.Array:
+def gamma_shapes(nu: Scalar, d: int) -> Vector:
     """Shapes of the d gamma variables that ``wishart_from`` needs: halves of chi-squares."""
     return (nu - np.arange(d)[::-1]) / 2
 
 
-def wishart_from(gammas: jax.Array, normals: jax.Array, Psi: jax.Array) -> Wishart:
+def wishart_from(gammas: Vector, normals: Matrix, Psi: Matrix) -> Wishart:
     """Phi from its random numbers: d gammas and d x d standard normals."""
     A = jnp.triu(normals, 1) + jnp.diag(jnp.sqrt(2 * gammas))
     L = jnp.linalg.cholesky(Psi)
@@ -85,7 +94,7 @@ def wishart_from(gammas: jax.Array, normals: jax.Array, Psi: jax.Array) -> Wisha
     )
 
 
-def _square(root: jax.Array) -> jax.Array:
+def _square(root: Matrix) -> Matrix:
     product = root @ root.T
     return (product + product.T) / 2
 
@@ -99,14 +108,14 @@ def size(d: int) -> int:
     return d * (d + 1) // 2 + d + 1
 
 
-def features(x: jax.Array) -> jax.Array:
+def features(x: Float[Array, "d m"]) -> Float[Array, "features m"]:
     """phi of points (d, m), one column each: (features, m)."""
     first, second = np.triu_indices(x.shape[0])
     products = [x[i] * x[j] for i, j in zip(first, second, strict=True)]
     return jnp.stack([*products, *x, jnp.ones_like(x[0])])
 
 
-def coefficients(mean: jax.Array, root: jax.Array) -> jax.Array:
+def coefficients(mean: Vector, root: Matrix) -> Features:
     """w with log N(x; mean, root rootᵀ) = w·phi(x); ``root`` is lower triangular."""
     d = mean.shape[0]
     inverse = solve_triangular(root, jnp.eye(d), lower=True)
@@ -122,7 +131,9 @@ def coefficients(mean: jax.Array, root: jax.Array) -> jax.Array:
     return jnp.concatenate([quadratic, P @ mean, constant[None]])
 
 
-def log_normals(x: jax.Array, means: jax.Array, roots: jax.Array) -> jax.Array:
+def log_normals(
+    x: Float[Array, "d m"], means: Float[Array, "K d"], roots: Float[Array, "K d d"]
+) -> Float[Array, "K m"]:
     """log N(x; mean, root rootᵀ) of points (d, m) under components, (K, m): -½ |root⁻¹(x - mean)|².
 
     What a point gets does not depend on the others. At a coordinate that is infinite, or beyond
@@ -132,7 +143,7 @@ def log_normals(x: jax.Array, means: jax.Array, roots: jax.Array) -> jax.Array:
     near = jnp.all(jnp.abs(x) < FAR, axis=0)
     known = jnp.where(near[None, :], x, 0.0)
 
-    def of_component(component: tuple[jax.Array, jax.Array]) -> jax.Array:
+    def of_component(component: tuple[Vector, Matrix]) -> Float[Array, " m"]:
         mean, root = component
         whitened = solve_triangular(root, jnp.eye(d), lower=True) @ (known - mean[:, None])
         return -0.5 * jnp.sum(whitened**2, axis=0) - jnp.sum(jnp.log(jnp.diagonal(root)))
@@ -142,7 +153,7 @@ def log_normals(x: jax.Array, means: jax.Array, roots: jax.Array) -> jax.Array:
     return jnp.where(near[None, :], values, elsewhere[None, :])
 
 
-def moments(total: jax.Array, d: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+def moments(total: Features, d: int) -> tuple[Scalar, Vector, Matrix]:
     """Count, sum and sum of outer products from a sum of features."""
     first, second = np.triu_indices(d)
     pairs = d * (d + 1) // 2
@@ -164,20 +175,20 @@ EXPECTED_SHARE = 1 / 3
 class Base(NamedTuple):
     """m, kappa, nu, Psi as arrays, on the scale that the sampler works on."""
 
-    mean: jax.Array
-    strength: jax.Array
-    degrees: jax.Array
-    scale: jax.Array
+    mean: Vector
+    strength: Scalar
+    degrees: Scalar
+    scale: Matrix
 
 
 class Components(NamedTuple):
     """Normal components: means (K, d) and lower triangular roots of covariances (K, d, d)."""
 
-    means: jax.Array
-    roots: jax.Array
+    means: Float[Array, "K d"]
+    roots: Float[Array, "K d d"]
 
 
-def given(base: Base, total: jax.Array) -> Base:
+def given(base: Base, total: Features) -> Base:
     """The base after points whose features sum to ``total``."""
     N, s, T = moments(total, base.mean.shape[0])
     strength = base.strength + N
@@ -190,7 +201,7 @@ def given(base: Base, total: jax.Array) -> Base:
     return Base(mean, strength, base.degrees + N, (Psi + Psi.T) / 2)
 
 
-def draw_all(key: jax.Array, base: Base, totals: jax.Array) -> Components:
+def draw_all(key: KeyArray, base: Base, totals: Float[Array, "K features"]) -> Components:
     """(mu_k, Sigma_k) given each component's points; ``totals`` is (K, features)."""
     K, d = totals.shape[0], base.mean.shape[0]
     key_gamma, key_normal = jax.random.split(key)
@@ -199,14 +210,14 @@ def draw_all(key: jax.Array, base: Base, totals: jax.Array) -> Components:
     gammas = jax.random.gamma(key_gamma, jax.vmap(gamma_shapes, (0, None))(after.degrees, d))
     normals = jax.random.normal(key_normal, (K, d + 1, d))
 
-    def one(after: Base, gammas: jax.Array, normals: jax.Array) -> Components:
+    def one(after: Base, gammas: Vector, normals: Float[Array, "rows d"]) -> Components:
         root = wishart_from(gammas, normals[:d], after.scale).covariance_root
         return Components(after.mean + root @ normals[d] / jnp.sqrt(after.strength), root)
 
     return jax.vmap(one)(after, gammas, normals)
 
 
-def log_marginal(base: Base, total: jax.Array) -> jax.Array:
+def log_marginal(base: Base, total: Features) -> Scalar:
     """log marginal density of points whose features sum to ``total``."""
     after = given(base, total)
     d = base.mean.shape[0]
@@ -220,7 +231,7 @@ def log_marginal(base: Base, total: jax.Array) -> jax.Array:
     )
 
 
-def _log_determinant(matrix: jax.Array) -> jax.Array:
+def _log_determinant(matrix: Matrix) -> Scalar:
     return 2 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(matrix))))
 
 
@@ -253,17 +264,17 @@ class NormalInverseWishart:
     NormalInverseWishart(mean=data, strength=0.5, degrees=d + 4, scale=data)
     """
 
-    mean: Any = None
+    mean: ArrayLike | None = None
     strength: float = 0.3
     degrees: float | None = None
-    scale: Any = None
+    scale: ArrayLike | None = None
 
     def __post_init__(self) -> None:
         number = isinstance(self.strength, int | float | np.number)
         if not number or not 0 < float(self.strength) < np.inf:
             raise ModelError(f"strength must be a positive number, got {self.strength!r}")
 
-    def for_data(self, x: np.ndarray) -> NormalInverseWishart:
+    def for_data(self, x: Float[np.ndarray, "n d"]) -> NormalInverseWishart:
         """The same with everything filled in; ``x`` is (n, d)."""
         d = x.shape[1]
         mean = x.mean(0) if self.mean is None else _array(self.mean, "mean", (d,))
@@ -281,10 +292,10 @@ class NormalInverseWishart:
     def on_scale(self, shift: np.ndarray, scale: np.ndarray) -> Base:
         """As arrays for points (x - shift) / scale."""
         return Base(
-            jnp.asarray((self.mean - shift) / scale),
+            jnp.asarray((np.asarray(self.mean) - shift) / scale),
             jnp.asarray(float(self.strength)),
             jnp.asarray(float(self.degrees)),  # type: ignore[arg-type]
-            jnp.asarray(self.scale / np.outer(scale, scale)),
+            jnp.asarray(np.asarray(self.scale) / np.outer(scale, scale)),
         )
 
     def __repr__(self) -> str:
@@ -299,13 +310,13 @@ class NormalInverseWishart:
         )
 
 
-def _shortened(value: Any) -> np.ndarray:
+def _shortened(value: ArrayLike) -> np.ndarray:
     """Seven digits of every number: a fixed number of decimals would hide small units."""
     array = np.asarray(value, float)
     return np.array([float(f"{one:.7g}") for one in array.ravel()]).reshape(array.shape)
 
 
-def data_covariance(x: np.ndarray) -> np.ndarray:
+def data_covariance(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
     """Covariance of (n, d), made positive definite where n is small or coordinates coincide."""
     d = x.shape[1]
     covariance = np.cov(x, rowvar=False).reshape(d, d) if len(x) > 1 else np.zeros((d, d))
@@ -317,7 +328,7 @@ def data_covariance(x: np.ndarray) -> np.ndarray:
     return covariance + np.diag(np.where(constant, stand_in, 1e-6 * np.diagonal(covariance)))
 
 
-def _positive_definite(matrix: np.ndarray) -> bool:
+def _positive_definite(matrix: Float[np.ndarray, "d d"]) -> bool:
     """Symmetric, and positive definite whatever units its coordinates are in."""
     variances = np.diagonal(matrix)
     if not (variances > 0).all():
@@ -328,7 +339,7 @@ def _positive_definite(matrix: np.ndarray) -> bool:
     return bool(symmetric and np.linalg.eigvalsh(correlations).min() > 0)
 
 
-def _array(value: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
+def _array(value: ArrayLike, name: str, shape: tuple[int, ...]) -> np.ndarray:
     array = np.asarray(value, float)
     if array.shape != shape or not np.isfinite(array).all():
         raise ModelError(f"{name} must be finite and of shape {shape}, got shape {array.shape}")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
+from jaxtyping import PyTree
 
 #: Arrays with more numbers are printed by their shape.
 MOST_WRITTEN = 30
@@ -20,7 +20,7 @@ MOST_WRITTEN = 30
 DIGITS = 6
 
 
-def shown(value: Any, digits: int = 6) -> str:
+def shown(value: PyTree, digits: int = 6) -> str:
     """A short rendering of a pytree of numbers for messages."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k!r}: {shown(v, digits)}" for k, v in value.items()) + "}"
@@ -29,7 +29,7 @@ def shown(value: Any, digits: int = 6) -> str:
     return np.array2string(np.asarray(value), precision=digits, threshold=8, separator=", ")
 
 
-def call(name: str, *arguments: Any, **settings: Any) -> str:
+def call(name: str, *arguments: object, **settings: object) -> str:
     """A call as code; settings that are None or empty are left out.
 
     >>> import numpyro.distributions as dist
@@ -41,11 +41,11 @@ def call(name: str, *arguments: Any, **settings: Any) -> str:
     return f"{name}({', '.join(parts)})"
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     return value is None or (isinstance(value, tuple | Mapping) and not value)
 
 
-def written(value: Any, digits: int | None = None) -> str:
+def written(value: object, digits: int | None = None) -> str:
     """A value as code: numbers without the .0 of whole ones, functions by name, no addresses."""
     if isinstance(value, dist.Distribution):
         return _distribution(value)
@@ -66,18 +66,18 @@ def written(value: Any, digits: int | None = None) -> str:
     return type(value).__name__ if type(value).__repr__ is object.__repr__ else repr(value)
 
 
-def _numbers(array: np.ndarray, digits: int | None) -> str:
+def _numbers(array: np.ndarray | np.generic, digits: int | None) -> str:
     if array.dtype.kind not in "fiu":
         return repr(array.tolist())
     if array.size > MOST_WRITTEN:
         return f"<array of shape {array.shape}>"
     if array.ndim:
-        return "[" + ", ".join(_numbers(part, digits) for part in array) + "]"
+        return "[" + ", ".join(_numbers(part, digits) for part in np.asarray(array)) + "]"
     number = float(array) + 0.0  # + 0.0 takes the sign off -0.0
     return repr(number if digits is None else float(f"{number:.{digits}g}")).removesuffix(".0")
 
 
-def _function(function: Any) -> str:
+def _function(function: Callable[..., object]) -> str:
     """Its name; of one without a name its arguments."""
     if isinstance(function, functools.partial):
         return call("partial", function.func, *function.args, **function.keywords)
@@ -86,7 +86,7 @@ def _function(function: Any) -> str:
     return f"lambda {', '.join(inspect.signature(function).parameters)}: ..."
 
 
-def _distribution(value: Any) -> str:
+def _distribution(value: dist.Distribution) -> str:
     if type(value) is dist.Delta:
         return written(value.v, DIGITS)
     if isinstance(value, dist.ExpandedDistribution):

@@ -11,23 +11,26 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from offcut.numerics.types import KeyArray
 
 #: The interval grows at most to so many widths.
 MOST_WIDTHS = 64
 #: Each turn halves the interval on average: after so many it is narrower than rounding.
 MOST_SHRINKS = 200
-LogDensity = Callable[[jax.Array], jax.Array]
+LogDensity = Callable[[Float[Array, " n"]], Float[Array, " n"]]
 
 
 def slice_sample(
-    key: jax.Array,
+    key: KeyArray,
     log_density: LogDensity,
-    here: jax.Array,
-    low: jax.Array | float,
-    high: jax.Array | float,
-    width: jax.Array | float,
-    free: jax.Array,
-) -> jax.Array:
+    here: Float[Array, " n"],
+    low: float | Float[Array, " ..."],
+    high: float | Float[Array, " ..."],
+    width: float | Float[Array, " ..."],
+    free: Bool[Array, " n"],
+) -> Float[Array, " n"]:
     """One update of every variable of the vector ``here`` that is ``free``.
 
     ``log_density`` gives each variable's own, and -inf outside [low, high]; ``width`` is the first

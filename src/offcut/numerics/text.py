@@ -1,8 +1,16 @@
-"""Text of messages and labels: numbers in short, and names from files, which may hold anything."""
+"""Names as text: those from files, which may hold anything, and old ones of arguments.
+
+It is read where nothing is computed; values as text are in ``rendering.py``.
+"""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar
+
+from offcut.errors import ModelError
 
 #: Kinds of characters that do something instead of being seen: controls (terminal escapes among
 #: them), halves of characters (bytes of file names that are no UTF-8), ends of lines.
@@ -46,3 +54,30 @@ def shortened(text: str, most: int) -> str:
     'forward…'
     """
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+R = TypeVar("R")
+
+
+def renamed(**names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Refuse old names of arguments, and say the new ones.
+
+    >>> @renamed(kernel="covariance")
+    ... def density(covariance="matern32"): ...
+    >>> density(kernel="matern52")
+    Traceback (most recent call last):
+        ...
+    offcut.errors.ModelError: kernel= is called covariance= here: give covariance='matern52'
+    """
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        @wraps(function)
+        def call(*arguments: object, **settings: object) -> R:
+            for old, new in names.items():
+                if old in settings:
+                    raise ModelError(f"{old}= is called {new}= here: give {new}={settings[old]!r}")
+            return function(*arguments, **settings)
+
+        return call
+
+    return decorate

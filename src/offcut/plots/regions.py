@@ -19,9 +19,9 @@ from offcut.errors import ModelError, SettingsError
 from offcut.plots.style import BLUE, STYLE, pyplot
 from offcut.regions.ball import Ball, Shell
 from offcut.regions.box import Box
-from offcut.regions.line import Intervals, intervals
+from offcut.regions.line import intervals
 from offcut.regions.polytope import Polytope, Simplex
-from offcut.regions.region import Edge, Region, is_traced
+from offcut.regions.region import Edge, Intervals, Region, is_traced
 from offcut.regions.sets import ByGroup, Complement, Intersection, Union
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Traced and compiled programs: what they depend on, told apart, kept; precision and processes."""
+"""Traced and compiled programs: dependencies, identity, cache; precision and forks."""

@@ -12,28 +12,34 @@ import gc
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
+from jax.stages import Wrapped
+from jaxtyping import PyTree
 
 #: Small programs that are kept at most, and how many of them a sampler with its blocks counts for.
 MOST, SAMPLER = 128, 8
+
+
+#: What is kept: a compiled function, a sampler with its programs, or something said once.
+T = TypeVar("T")
 
 
 class _Cache:
     """Values by key; the least recently used go first. Threads may share it."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._held: OrderedDict[tuple[str, object], tuple[Any, int]] = OrderedDict()
         self._lock = threading.RLock()
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: tuple[str, object]) -> Any:
         with self._lock:
             value, _ = self._held[key]
             self._held.move_to_end(key)
             return value
 
-    def put(self, key: Any, value: Any, weight: int) -> Any:
+    def put(self, key: tuple[str, object], value: T, weight: int) -> T:
         """Keep a value; the one that is there already, if another thread was faster."""
         with self._lock:
             if key in self._held:
@@ -47,7 +53,7 @@ class _Cache:
             gc.collect()  # programs and what they were traced from refer to each other
         return value
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[tuple[str, object]]:
         with self._lock:
             return iter(list(self._held))
 
@@ -66,20 +72,20 @@ class Programs(MutableMapping):
     def __init__(self, identity: str) -> None:
         self.identity = identity
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: object) -> Any:
         return CACHE.get((self.identity, name))
 
-    def __setitem__(self, name: Any, value: Any) -> None:
+    def __setitem__(self, name: object, value: object) -> None:
         CACHE.put((self.identity, name), value, 1)
 
-    def kept(self, name: Any, make: Callable[[], Any]) -> Any:
+    def kept(self, name: object, make: Callable[[], T]) -> T:
         """What is kept under a name, made where there is nothing yet."""
         try:
             return self[name]
         except KeyError:
             return CACHE.put((self.identity, name), make(), 1)
 
-    def __delitem__(self, name: Any) -> None:
+    def __delitem__(self, name: object) -> None:
         raise TypeError("programs are forgotten by themselves")
 
     def __iter__(self) -> Iterator[Any]:
@@ -96,12 +102,12 @@ class Kept:
     since, by a global or a list that it looks at.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., PyTree]) -> None:
         self.function = function
         self.program = jax.jit(lambda *arguments: self.function(*arguments))
 
 
-def kept_sampler(identity: str, name: Any, make: Callable[[], Any]) -> Any:
+def kept_sampler(identity: str, name: object, make: Callable[[], T]) -> T:
     """The sampler of this identity and name (all else that it depends on).
 
     It is made anew and takes over what was compiled for one that was the same. It knows its
@@ -109,16 +115,16 @@ def kept_sampler(identity: str, name: Any, make: Callable[[], Any]) -> Any:
     """
     key = (identity, name)
     sampler = make()
-    sampler.identity = identity
+    vars(sampler)["identity"] = identity
     try:
         kept = CACHE.get(key)
     except KeyError:
         return CACHE.put(key, sampler, SAMPLER)
-    compiled = {n for n, value in vars(kept).items() if hasattr(value, "clear_cache")} | {"_blocks"}
+    compiled = {n for n, value in vars(kept).items() if isinstance(value, Wrapped)} | {"_blocks"}
     vars(kept).update({n: value for n, value in vars(sampler).items() if n not in compiled})
     return kept
 
 
-def blocks_of(sampler: Any) -> dict[Any, Any]:
+def blocks_of(sampler: object) -> dict[object, Any]:
     """Compiled blocks of a sampler, by size: they live as long as it does."""
     return vars(sampler).setdefault("_blocks", {})

@@ -7,8 +7,10 @@ a program, or a run, if and only if they compute the same:
   and every constant baked into it or into a program inside it, all bytes of them;
 - a setting is read part by part, classes by name, arrays by all their bytes (a ``repr`` leaves out
   the middle of a long one), distributions by what they are made of and by their traced densities;
-- a function that nobody can call here (arguments unknown) is read: its code, defaults, closure and
+- a function that cannot be called here (arguments unknown) is read: its code, defaults, closure and
   the globals that it names.
+
+The same reading of traced programs tells which outputs of one are computed from which inputs.
 
 Nothing depends on memory addresses or on the process, and nothing is kept: what was edited in place
 is seen the next time.
@@ -26,13 +28,14 @@ import struct
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from jaxtyping import PyTree, jaxtyped
 from numpyro.distributions.util import lazy_property
 
 _numbers = itertools.count()
@@ -46,7 +49,7 @@ class UnidentifiedError(Exception):
     """Something has no identity that would be the same in another process."""
 
 
-def digest(*values: Any) -> str:
+def digest(*values: object) -> str:
     """Sixteen hexadecimal digits that are the same for the same values, in every process.
 
     >>> digest(np.arange(3.0)) == digest(np.array([0.0, 1.0, 2.0])) != digest(np.arange(3))
@@ -57,13 +60,31 @@ def digest(*values: Any) -> str:
     return _Reader().of(values).hex()[:16]
 
 
-def traced(function: Callable[..., Any], *arguments: Any) -> ClosedJaxpr:
+def traced(function: Callable[..., PyTree], *arguments: PyTree) -> ClosedJaxpr:
     """The program of a function at arguments of which only shape and dtype count."""
     # A new function each time: JAX would not look again at one that it has traced already.
     return jax.make_jaxpr(lambda *values: function(*values))(*arguments)
 
 
-def skeleton(*values: Any) -> str:
+def reached(jaxpr: Jaxpr, inputs: Sequence[bool]) -> list[bool]:
+    """Which outputs are computed from the marked inputs; only jit is looked into."""
+    marked = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
+
+    def is_marked(atom: Var | Literal) -> bool:
+        return not isinstance(atom, Literal) and atom in marked
+
+    for equation in jaxpr.eqns:
+        marks = [is_marked(atom) for atom in equation.invars]
+        if equation.primitive.name in ("jit", "pjit"):
+            outputs = reached(equation.params["jaxpr"].jaxpr, marks)
+        else:
+            outputs = [any(marks)] * len(equation.outvars)
+        pairs = zip(equation.outvars, outputs, strict=True)
+        marked.update(variable for variable, mark in pairs if mark)
+    return [is_marked(atom) for atom in jaxpr.outvars]
+
+
+def skeleton(*values: object) -> str:
     """A digest of classes and numbers of settings whose functions are traced elsewhere."""
     return _Reader(code=False).of(values).hex()[:16]
 
@@ -82,14 +103,14 @@ def unknown(what: object) -> Unknown:
 
 
 class _Reader:
-    """Turns values into digests; an object met again stands for itself."""
+    """Turns values into digests; an object met again is referred to."""
 
     def __init__(self, code: bool = True) -> None:
         self._code, self._within = code, False
-        self._met: dict[int, tuple[int, Any]] = {}
-        self._programs: dict[int, tuple[bytes, Any]] = {}
+        self._met: dict[int, tuple[int, object]] = {}
+        self._programs: dict[int, tuple[bytes, object]] = {}
 
-    def of(self, value: Any) -> bytes:
+    def of(self, value: object) -> bytes:
         """The digest of a value."""
         whole = hashlib.sha256()
         for part in self._parts(value):
@@ -97,7 +118,7 @@ class _Reader:
             whole.update(part)
         return whole.digest()
 
-    def _parts(self, value: Any) -> Iterator[bytes]:
+    def _parts(self, value: object) -> Iterator[bytes]:
         """What a value is made of, as bytes."""
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             yield f"{type(value).__name__} {value!r}".encode()
@@ -117,7 +138,7 @@ class _Reader:
         else:
             yield from self._object(value)
 
-    def _object(self, value: Any) -> Iterator[bytes]:
+    def _object(self, value: object) -> Iterator[bytes]:
         if id(value) in self._met:
             yield f"met as {self._met[id(value)][0]}".encode()
             return
@@ -149,7 +170,7 @@ class _Reader:
         else:
             yield from self._settings(value)
 
-    def _settings(self, value: Any) -> Iterator[bytes]:
+    def _settings(self, value: object) -> Iterator[bytes]:
         """The attributes of an object, or what its repr says where it has none."""
         named = _attributes(value)
         if named is None:
@@ -176,7 +197,7 @@ class _Reader:
                 yield name.encode()
                 yield self.of(inner)
 
-    def _array(self, value: Any) -> Iterator[bytes]:
+    def _array(self, value: np.ndarray | np.generic | jax.Array) -> Iterator[bytes]:
         if isinstance(value, jax.core.Tracer):
             raise UnidentifiedError(f"a traced value {value}")
         if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -215,9 +236,9 @@ class _Reader:
         known = self._programs.get(id(program))
         if known is not None:
             return known[0]
-        jaxpr: Any = program.jaxpr if isinstance(program, ClosedJaxpr) else program
+        jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
         whole = hashlib.sha256()
-        number: dict[Any, int] = {}
+        number: dict[Var, int] = {}
 
         def add(*parts: str | bytes) -> None:
             for part in parts:
@@ -225,7 +246,7 @@ class _Reader:
                 whole.update(struct.pack("<q", len(raw)))
                 whole.update(raw)
 
-        def variable(var: Any) -> str | bytes:
+        def variable(var: Var | Literal) -> str | bytes:
             if isinstance(var, Literal):
                 return str(var.aval).encode() + self.of(var.val)
             return f"{number.setdefault(var, len(number))} {var.aval}"
@@ -243,7 +264,7 @@ class _Reader:
         self._programs[id(program)] = (found, program)
         return found
 
-    def _setting_of_equation(self, value: Any) -> bytes:
+    def _setting_of_equation(self, value: object) -> bytes:
         if isinstance(value, ClosedJaxpr | Jaxpr):
             return self._program(value)
         if isinstance(value, tuple | list):
@@ -257,7 +278,7 @@ class _Reader:
         return b"" if callable(value) else _ADDRESS.sub("", str(value)).encode()
 
 
-def _made_of(value: dist.Distribution) -> Iterator[Any]:
+def _made_of(value: dist.Distribution) -> Iterator[tuple[str, object]]:
     """The parts of a distribution, by name.
 
     The order in which NumPyro flattens them is another one in each process, and what it computes
@@ -269,7 +290,7 @@ def _made_of(value: dist.Distribution) -> Iterator[Any]:
             yield (name, getattr(value, name, None))
 
 
-def _computed(value: dist.Distribution) -> Iterator[Any]:
+def _computed(value: dist.Distribution) -> Iterator[ClosedJaxpr | type]:
     """The traced density and draw of a distribution, whose class may have settings of its own."""
     point = jax.ShapeDtypeStruct((*value.batch_shape, *value.event_shape), np.float64)
     with jax.enable_x64(True):
@@ -280,9 +301,10 @@ def _computed(value: dist.Distribution) -> Iterator[Any]:
                 yield type(error)
 
 
-def _written_by_users(value: Any, depth: int = 6) -> Iterator[types.FunctionType]:
+def _written_by_users(value: object, depth: int = 6) -> Iterator[types.FunctionType]:
     """Functions of no library inside JAX's own wrappers of functions."""
     if isinstance(value, types.FunctionType):
+        value = _unchecked(value)
         if not _is_library(value):
             yield value
             return
@@ -297,7 +319,17 @@ def _written_by_users(value: Any, depth: int = 6) -> Iterator[types.FunctionType
             yield from _written_by_users(part, depth - 1)
 
 
-def _attributes(value: Any) -> dict[str, Any] | None:
+def _unchecked(function: types.FunctionType) -> types.FunctionType:
+    """A function without the check of its types that tests put around it (``tests/conftest.py``).
+
+    Not to be seen: with the check a model is the same as without, in this process or another.
+    """
+    while function.__code__.co_filename == jaxtyped.__code__.co_filename:
+        function = function.__wrapped__  # type: ignore[attr-defined]
+    return function
+
+
+def _attributes(value: object) -> dict[str, object] | None:
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
@@ -307,7 +339,7 @@ def _attributes(value: Any) -> dict[str, Any] | None:
     return named | getattr(value, "__dict__", {})
 
 
-def _content(cell: Any) -> Any:
+def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet
@@ -320,7 +352,7 @@ def _global_names(code: types.CodeType) -> list[str]:
     return sorted({*code.co_names, *(name for part in inner for name in _global_names(part))})
 
 
-def _is_library(value: Any) -> bool:
+def _is_library(value: types.FunctionType | type) -> bool:
     """Whether a function or class is part of an installed library, known by its version."""
     module = value.__module__ or ""
     if module.split(".")[0] in ("offcut", "builtins"):
@@ -331,10 +363,10 @@ def _is_library(value: Any) -> bool:
     return file.startswith(_LIBRARIES) or module in sys.builtin_module_names
 
 
-def _is_literal(value: Any) -> bool:
+def _is_literal(value: object) -> TypeGuard[np.ndarray]:
     """JAX's own classes of baked-in numbers."""
     return type(value).__module__.startswith("jax.") and hasattr(value, "__array__")
 
 
-def _name(value: Any) -> bytes:
+def _name(value: types.FunctionType | type) -> bytes:
     return f"{value.__module__}.{value.__qualname__}".encode()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from offcut.errors import ModelError
 from offcut.numerics.rendering import written
+from offcut.regions.line import merged
 from offcut.regions.region import (
     Edge,
+    Intervals,
+    Numbers,
     Shape,
     common_length,
-    identity,
     is_traced,
     namespace,
     parameter,
@@ -38,14 +40,16 @@ class Ball(Shape):
     (True, False)
     """
 
-    def __init__(self, centre: Any, radius: Any) -> None:
+    parameters = ("centre", "radius")
+
+    def __init__(self, centre: ArrayLike, radius: ArrayLike) -> None:
         self.centre = _centre(centre)
-        self.radius = _number(radius, "radius")
+        self.radius = parameter(radius, "radius", rank=0)
         self.dimension = common_length(centre=self.centre)
         if not is_traced(self.radius) and not 0 < self.radius < np.inf:
             raise ModelError(f"radius must be positive and finite, got {written(self.radius)}")
 
-    def contains(self, x: Any) -> Any:
+    def contains(self, x: Numbers) -> Any:
         """|x - centre| <= radius."""
         return _distance(x, self.centre) <= self.radius
 
@@ -53,11 +57,11 @@ class Ball(Shape):
         """The ends of an interval where the centre is a number; else a ball has none."""
         return _ends(self.centre, self.radius)
 
-    def _key(self) -> Hashable:
-        return ("Ball", identity(self.centre), identity(self.radius))
-
-    def __repr__(self) -> str:
-        return f"Ball({written(self.centre)}, {written(self.radius)})"
+    def pieces(self) -> Intervals | None:
+        if is_traced(self.numbers()):
+            return None
+        centre, radius = self.centre.item(), self.radius.item()
+        return merged([(centre - radius, centre + radius)])
 
 
 class Shell(Shape):
@@ -78,10 +82,12 @@ class Shell(Shape):
     (True, False)
     """
 
-    def __init__(self, centre: Any, inner: Any, outer: Any = None) -> None:
+    parameters = ("centre", "inner", "outer")
+
+    def __init__(self, centre: ArrayLike, inner: ArrayLike, outer: ArrayLike | None = None) -> None:
         self.centre = _centre(centre)
-        self.inner = _number(inner, "inner")
-        self.outer = _number(outer, "outer", missing=np.inf)
+        self.inner = parameter(inner, "inner", rank=0)
+        self.outer = parameter(outer, "outer", missing=np.inf, rank=0)
         self.dimension = common_length(centre=self.centre)
         if not is_traced(self.inner, self.outer) and not 0 <= self.inner < self.outer:
             raise ModelError(
@@ -89,7 +95,7 @@ class Shell(Shape):
                 f"{written(self.outer)}"
             )
 
-    def contains(self, x: Any) -> Any:
+    def contains(self, x: Numbers) -> Any:
         """inner <= |x - centre| <= outer."""
         away = _distance(x, self.centre)
         return (away >= self.inner) & (away <= self.outer)
@@ -98,32 +104,28 @@ class Shell(Shape):
         """The ends of two intervals where the centre is a number; else a shell has none."""
         return _ends(self.centre, self.inner, self.outer)
 
-    def _key(self) -> Hashable:
-        return ("Shell", identity(self.centre), identity(self.inner), identity(self.outer))
+    def pieces(self) -> Intervals | None:
+        if is_traced(self.numbers()):
+            return None
+        centre, inner, outer = (numbers.item() for numbers in self.numbers())
+        return merged([(centre - outer, centre - inner), (centre + inner, centre + outer)])
 
-    def __repr__(self) -> str:
-        return f"Shell({written(self.centre)}, {written(self.inner)}, {written(self.outer)})"
 
-
-def _distance(x: Any, centre: Any) -> Any:
+def _distance(x: Numbers, centre: Numbers) -> Any:
     """|x - centre|; the root of a square is exact, so that intervals end where they say."""
     xp = namespace(x, centre)
     return xp.sqrt(xp.sum((xp.asarray(x) - centre) ** 2))
 
 
-def _ends(centre: Any, *radii: Any) -> list[Edge]:
+def _ends(centre: Numbers, *radii: Numbers) -> list[Edge]:
     if centre.ndim or is_traced(centre, *radii):
         return []
     ends = {float(centre + sign * radius) for radius in radii for sign in (-1, 1)}
     return [(None, end) for end in sorted(ends) if np.isfinite(end)]
 
 
-def _centre(value: Any) -> Any:
+def _centre(value: ArrayLike) -> Any:
     centre = parameter(value, "centre")
     if not is_traced(centre) and not np.isfinite(centre).all():
         raise ModelError(f"centre must be finite, got {written(centre)}")
     return centre
-
-
-def _number(value: Any, name: str, missing: float | None = None) -> Any:
-    return parameter(value, name, missing=missing, rank=0)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
+from numpy.typing import ArrayLike
 
 from offcut.errors import ModelError
 from offcut.numerics.rendering import written
+from offcut.regions.line import merged
 from offcut.regions.region import (
     Edge,
+    Intervals,
+    Limits,
+    Numbers,
     Shape,
     common_length,
     identity,
@@ -58,7 +64,14 @@ class Box(Shape):
     True
     """
 
-    def __init__(self, lower: Any = None, upper: Any = None, closed: Any = "both") -> None:
+    parameters = ("lower", "upper", "closed_lower", "closed_upper")
+
+    def __init__(
+        self,
+        lower: Limits = None,
+        upper: Limits = None,
+        closed: str | Sequence[str] = "both",
+    ) -> None:
         low = parameter(lower, "lower", missing=-np.inf)
         high = parameter(upper, "upper", missing=np.inf)
         left, right = _sides(closed)
@@ -84,7 +97,7 @@ class Box(Shape):
                 where = "" if self.dimension is None else f" in coordinate {i}"
                 raise ModelError(f"{said}{where}: from {written(low[i])} to {written(high[i])}")
 
-    def contains(self, x: Any) -> Any:
+    def contains(self, x: Numbers) -> Any:
         """lower <= x <= upper in every coordinate, < where the side is open."""
         xp = namespace(x, self.lower, self.upper)
         x = xp.asarray(x)
@@ -104,9 +117,13 @@ class Box(Shape):
             if np.isfinite(value)
         ]
 
+    def pieces(self) -> Intervals | None:
+        if is_traced(self.lower, self.upper):
+            return None
+        return merged([(self.lower.item(), self.upper.item())])
+
     def _key(self) -> Hashable:
-        sides = (self.closed_lower, self.closed_upper)
-        return ("Box", identity(self.lower), identity(self.upper), *map(identity, sides))
+        return ("Box", *map(identity, self.numbers()))  # an orthant equals the same box
 
     def __repr__(self) -> str:
         words = {sides: word for word, sides in SIDES.items()}
@@ -139,7 +156,7 @@ class Orthant(Box):
     True
     """
 
-    def __init__(self, signs: Any = 1, corner: Any = 0.0, closed: bool = True) -> None:
+    def __init__(self, signs: ArrayLike = 1, corner: ArrayLike = 0.0, closed: bool = True) -> None:
         self.signs = parameter(signs, "signs")
         if is_traced(self.signs) or not np.isin(self.signs, (-1, 1)).all():
             raise ModelError(f"signs are 1 or -1 for each coordinate, got {written(self.signs)}")
@@ -159,12 +176,14 @@ class Orthant(Box):
         return f"Orthant({written(self.signs)}, {written(self.corner)}{last})"
 
 
-def _sides(closed: Any) -> tuple[np.ndarray, np.ndarray]:
+def _sides(
+    closed: str | Sequence[str],
+) -> tuple[Bool[np.ndarray, " ..."], Bool[np.ndarray, " ..."]]:
     """Whether lower and upper limits belong to the box."""
     words = [closed] if isinstance(closed, str) else list(closed)
     unknown = [word for word in words if word not in SIDES]
     if unknown:
         raise ModelError(f"closed must be one of {', '.join(SIDES)}, got {unknown[0]!r}")
     pairs = np.array([SIDES[word] for word in words], dtype=bool).reshape(-1, 2)
-    left, right = pairs[:, 0], pairs[:, 1]
-    return (left[0], right[0]) if isinstance(closed, str) else (left, right)
+    shape = () if isinstance(closed, str) else (len(words),)
+    return pairs[:, 0].reshape(shape), pairs[:, 1].reshape(shape)

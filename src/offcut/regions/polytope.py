@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from offcut.errors import ModelError
 from offcut.numerics.rendering import written
-from offcut.regions.region import Edge, Shape, identity, is_traced, namespace, parameter
+from offcut.regions.line import merged
+from offcut.regions.region import (
+    Edge,
+    Intervals,
+    Numbers,
+    Shape,
+    is_traced,
+    namespace,
+    parameter,
+)
 
 
 class Polytope(Shape):
@@ -30,7 +39,9 @@ class Polytope(Shape):
     (True, False)
     """
 
-    def __init__(self, A: Any, b: Any) -> None:
+    parameters = ("A", "b")
+
+    def __init__(self, A: ArrayLike, b: ArrayLike) -> None:
         self.A = parameter(A, "A", rank=2)
         right = parameter(b, "b")
         if self.A.ndim != 2 or 0 in self.A.shape:
@@ -46,7 +57,7 @@ class Polytope(Shape):
             self._check()
 
     @classmethod
-    def from_vertices(cls, points: Any) -> Polytope:
+    def from_vertices(cls, points: ArrayLike) -> Polytope:
         """The convex hull of points, one in each row.
 
         Parameters
@@ -66,25 +77,25 @@ class Polytope(Shape):
         """
         from scipy.spatial import ConvexHull, QhullError
 
-        points = parameter(points, "points", rank=2)
-        if is_traced(points) or points.ndim != 2 or not np.isfinite(points).all():
-            raise ModelError(f"points must be a matrix of finite numbers, got {written(points)}")
-        if points.shape[1] == 1:  # Qhull starts at two dimensions
+        given = parameter(points, "points", rank=2)
+        if is_traced(given) or given.ndim != 2 or not np.isfinite(given).all():
+            raise ModelError(f"points must be a matrix of finite numbers, got {written(given)}")
+        if given.shape[1] == 1:  # Qhull starts at two dimensions
             A = np.array([[-1.0], [1.0]])
         else:
             try:
-                hull = ConvexHull(points)
+                hull = ConvexHull(given)
             except (QhullError, ValueError) as error:
                 raise ModelError(
-                    f"the hull of these {len(points)} points has no volume in "
-                    f"{points.shape[1]} dimensions: at least {points.shape[1] + 1} points are "
+                    f"the hull of these {len(given)} points has no volume in "
+                    f"{given.shape[1]} dimensions: at least {given.shape[1] + 1} points are "
                     "needed, not all in one plane"
                 ) from error
             A = np.unique(hull.equations[:, :-1], axis=0)  # coplanar facets come more than once
         # Limits from the points, and where sums are rounded by so much more that none is left out.
-        rounding = points.shape[1] * np.finfo(float).eps * (abs(points) @ abs(A).T).max(axis=0)
+        rounding = given.shape[1] * np.finfo(float).eps * (abs(given) @ abs(A).T).max(axis=0)
         oblique = np.count_nonzero(A, axis=1) > 1
-        return cls(A, (points @ A.T).max(axis=0) + np.where(oblique, rounding, 0.0))
+        return cls(A, (given @ A.T).max(axis=0) + np.where(oblique, rounding, 0.0))
 
     def _check(self) -> None:
         """Refuse what is no polytope, or has no point."""
@@ -99,7 +110,7 @@ class Polytope(Shape):
             if found.status == 2:  # infeasible
                 raise ModelError(f"no point satisfies A x <= b: {self!r} is empty")
 
-    def contains(self, x: Any) -> Any:
+    def contains(self, x: Numbers) -> Any:
         """A x <= b in every row."""
         xp = namespace(x, self.A, self.b)
         return (xp.asarray(self.A) @ xp.asarray(x) <= self.b).all()
@@ -115,11 +126,15 @@ class Polytope(Shape):
                 edges.append((int(about[0]), float(limit / row[about[0]])))
         return list(dict.fromkeys(edges))
 
-    def _key(self) -> Hashable:
-        return ("Polytope", identity(self.A), identity(self.b))
-
-    def __repr__(self) -> str:
-        return f"Polytope({written(self.A)}, {written(self.b)})"
+    def pieces(self) -> Intervals | None:
+        if is_traced(self.numbers()):
+            return None
+        slope, limit = self.A[:, 0], self.b
+        if (limit[slope == 0] < 0).any():
+            return []
+        low = np.max(limit[slope < 0] / slope[slope < 0], initial=-np.inf)
+        high = np.min(limit[slope > 0] / slope[slope > 0], initial=np.inf)
+        return merged([(float(low), float(high))])
 
 
 class Simplex(Shape):
@@ -142,12 +157,14 @@ class Simplex(Shape):
     (True, False)
     """
 
-    def __init__(self, total: Any = 1.0) -> None:
+    parameters = ("total",)
+
+    def __init__(self, total: ArrayLike = 1.0) -> None:
         self.total = parameter(total, "total", rank=0)
         if not is_traced(self.total) and not 0 < self.total < np.inf:
             raise ModelError(f"total must be positive and finite, got {written(self.total)}")
 
-    def contains(self, x: Any) -> Any:
+    def contains(self, x: Numbers) -> Any:
         """X >= 0 in every coordinate, and their sum at most total."""
         return (x >= 0).all() & (x.sum() <= self.total)
 
@@ -156,8 +173,5 @@ class Simplex(Shape):
         totals = [] if is_traced(self.total) else [self.total.item()]
         return [(None, value) for value in (0.0, *totals)]
 
-    def _key(self) -> Hashable:
-        return ("Simplex", identity(self.total))
-
-    def __repr__(self) -> str:
-        return f"Simplex({written(self.total)})"
+    def pieces(self) -> Intervals | None:
+        return None if is_traced(self.total) else [(0.0, self.total.item())]

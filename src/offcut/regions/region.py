@@ -12,45 +12,58 @@ outside Offcut's own float64 JAX would round it to float32.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from offcut.errors import ModelError
 from offcut.numerics.rendering import written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+else:
+    Axes = object  # matplotlib is imported where something is drawn
+
+#: Numbers of a region or of a point, in an array that NumPy or JAX holds.
+Numbers: TypeAlias = np.ndarray | jax.Array
+#: One for each coordinate or for all; None for no limit.
+Limits: TypeAlias = ArrayLike | Sequence[float | None] | None
+#: (coordinate, value); the coordinate is None where the limit holds for all, or for numbers.
+Edge: TypeAlias = tuple[int | None, float]
+#: Sorted and disjoint.
+Intervals: TypeAlias = list[tuple[float, float]]
 
 
-def is_traced(*values: Any) -> bool:
+def is_traced(*values: PyTree) -> bool:
     """Whether any value, or part of one, is known only when the compiled program runs."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
-def namespace(*values: Any) -> ModuleType:
+def namespace(*values: object) -> ModuleType:
     """jax.numpy where any of the arrays is JAX's, else numpy."""
     return jnp if any(isinstance(value, jax.Array) for value in values) else np
 
 
-def parameter(value: Any, name: str, missing: float | None = None, rank: int = 1) -> Any:
+def parameter(value: Limits, name: str, missing: float | None = None, rank: int = 1) -> Any:
     """A read-only float array of at most ``rank`` axes; ``missing`` takes the place of None."""
     if missing is not None:
         value = _filled(value, missing)
-    array: Any
+    array: Numbers
     if is_traced(value):
         array = jnp.asarray(value)
     else:
         try:
-            array = np.array(value, dtype=float)
+            array = checked = np.array(value, dtype=float)
         except (TypeError, ValueError) as error:
             raise ModelError(f"{name} must be a number or an array of numbers: {error}") from error
-        array.flags.writeable = False  # it is hashed
-        if np.isnan(array).any():
+        checked.flags.writeable = False  # it is hashed
+        if np.isnan(checked).any():
             raise ModelError(f"{name} has NaN: {written(array)}; use None or inf for no limit")
     if array.ndim > rank:
         expected = ("a number", "a number or a vector", "a matrix")[rank]
@@ -58,7 +71,7 @@ def parameter(value: Any, name: str, missing: float | None = None, rank: int = 1
     return array
 
 
-def _filled(value: Any, missing: float) -> Any:
+def _filled(value: Limits, missing: float) -> Any:
     if value is None:
         return missing
     if isinstance(value, list | tuple):
@@ -66,7 +79,7 @@ def _filled(value: Any, missing: float) -> Any:
     return value
 
 
-def common_length(**arrays: Any) -> int | None:
+def common_length(**arrays: Numbers) -> int | None:
     """The length that all vectors among the named arrays share; None where all are numbers."""
     lengths = {name: array.shape[0] for name, array in arrays.items() if array.ndim}
     if len(set(lengths.values())) > 1:
@@ -78,15 +91,11 @@ def common_length(**arrays: Any) -> int | None:
     return length
 
 
-def identity(array: Any) -> Hashable:
+def identity(array: Numbers) -> Hashable:
     """What two parameters must share to be the same: their numbers, or being one traced value."""
     if isinstance(array, jax.core.Tracer):
         return ("traced", id(array))
     return (array.shape, tuple(array.ravel().tolist()))
-
-
-#: (coordinate, value); the coordinate is None where the limit holds for all, or for numbers.
-Edge = tuple[int | None, float]
 
 
 class Region(ABC):
@@ -114,7 +123,7 @@ class Region(ABC):
     dimension: int | None = None
 
     @abstractmethod
-    def __call__(self, y: Any, *covariate: Any) -> Any:
+    def __call__(self, y: PyTree, *covariate: PyTree) -> Any:
         """Whether one point lies inside."""
 
     def _key(self) -> Hashable:
@@ -129,6 +138,10 @@ class Region(ABC):
         another part or outside the whole. Empty where none is known.
         """
         return []
+
+    def pieces(self) -> Intervals | None:
+        """The intervals of a region of numbers (``regions.intervals``); None where unknown."""
+        return None
 
     def draw(
         self,
@@ -170,22 +183,22 @@ class Region(ABC):
 
         return draw(self, ax, dimension=dimension, xlim=xlim, ylim=ylim, color=color, label=label)
 
-    def __and__(self, other: Any) -> Region:
+    def __and__(self, other: object) -> Region:
         from offcut.regions.sets import Intersection
 
         return Intersection([self, other]) if callable(other) else NotImplemented
 
-    def __rand__(self, other: Any) -> Region:
+    def __rand__(self, other: object) -> Region:
         from offcut.regions.sets import Intersection
 
         return Intersection([other, self]) if callable(other) else NotImplemented
 
-    def __or__(self, other: Any) -> Region:
+    def __or__(self, other: object) -> Region:
         from offcut.regions.sets import Union
 
         return Union([self, other]) if callable(other) else NotImplemented
 
-    def __ror__(self, other: Any) -> Region:
+    def __ror__(self, other: object) -> Region:
         from offcut.regions.sets import Union
 
         return Union([other, self]) if callable(other) else NotImplemented
@@ -209,12 +222,24 @@ class Region(ABC):
 class Shape(Region):
     """A region of numbers or vectors.
 
-    A subclass defines ``contains`` for one array, ``_key`` for equality and ``__repr__``, and sets
-    ``dimension`` where its parameters are vectors; ``ball.py`` has two short ones. It may register
-    itself with ``regions.intervals``.
+    A subclass names its ``parameters``, arrays among its attributes by which it is told from others
+    and printed, sets ``dimension`` where they are vectors, and defines ``contains`` for one array;
+    ``ball.py`` has two short ones. It may know its ``edges`` and ``pieces``.
     """
 
-    def __call__(self, y: Any, *covariate: Any) -> Any:
+    parameters: ClassVar[tuple[str, ...]] = ()
+
+    def numbers(self) -> list[Numbers]:
+        """The parameters' values."""
+        return [getattr(self, name) for name in self.parameters]
+
+    def _key(self) -> Hashable:
+        return (type(self).__name__, *map(identity, self.numbers()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(written, self.numbers()))})"
+
+    def __call__(self, y: PyTree, *covariate: PyTree) -> Any:
         """Whether one point lies inside: NumPy's boolean for NumPy and Python numbers, else JAX's.
 
         A covariate is ignored, so that a fixed window fits into a model that has some.
@@ -222,11 +247,11 @@ class Shape(Region):
         return self.contains(as_point(y, self))
 
     @abstractmethod
-    def contains(self, x: Any) -> Any:
+    def contains(self, x: Numbers) -> Any:
         """Whether ``x`` lies inside, an array whose shape has been checked."""
 
 
-def as_point(y: Any, region: Region) -> Any:
+def as_point(y: PyTree, region: Region) -> Any:
     """One point as an array, a NumPy one where nothing in it is JAX's."""
     if isinstance(y, dict):
         raise ModelError(

@@ -13,12 +13,14 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from offcut.errors import ModelError
-from offcut.regions.region import Edge, Region, is_traced
+from offcut.regions.line import gaps, merged
+from offcut.regions.region import Edge, Intervals, Region, is_traced
 
 
-def as_region(value: Any) -> Region:
+def as_region(value: object) -> Region:
     """A region as it is, a function as a ``Predicate``."""
     return value if isinstance(value, Region) else Predicate(value)
 
@@ -43,7 +45,7 @@ class Predicate(Region):
     (True, False)
     """
 
-    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+    def __init__(self, function: object, name: str | None = None) -> None:
         if not callable(function):
             raise ModelError(
                 f"a window is a region or a function of one point, got {type(function).__name__}"
@@ -51,7 +53,7 @@ class Predicate(Region):
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
 
-    def __call__(self, y: Any, *covariate: Any) -> Any:
+    def __call__(self, y: PyTree, *covariate: PyTree) -> Any:
         """What the function says, as one boolean; a number must be exactly 0 or 1."""
         result = self.function(y, *covariate)
         # Numbers become booleans here: the ~ of an integer is no boolean.
@@ -96,7 +98,7 @@ def common_dimension(parts: Sequence[Region]) -> int | None:
 class _Combination(Region):
     """Several regions in one; parts of the same kind are taken apart."""
 
-    def __init__(self, parts: Sequence[Any]) -> None:
+    def __init__(self, parts: Sequence[object]) -> None:
         regions = [as_region(part) for part in parts]
         self.parts: tuple[Region, ...] = tuple(
             inner
@@ -106,9 +108,6 @@ class _Combination(Region):
         if not self.parts:
             raise ModelError(f"{type(self).__name__} needs at least one region")
         self.dimension = common_dimension(self.parts)
-
-    def _each(self, y: Any, covariate: tuple) -> list[Any]:
-        return [part(y, *covariate) for part in self.parts]
 
     def edges(self) -> list[Edge]:
         """Those of all parts."""
@@ -121,9 +120,12 @@ class _Combination(Region):
 class Intersection(_Combination):
     """Points in all of the parts; what ``a & b`` makes."""
 
-    def __call__(self, y: Any, *covariate: Any) -> Any:
+    def __call__(self, y: PyTree, *covariate: PyTree) -> Any:
         """Whether the point lies in all parts."""
-        return reduce(and_, self._each(y, covariate))
+        return reduce(and_, [part(y, *covariate) for part in self.parts])
+
+    def pieces(self) -> Intervals | None:
+        return (~Union([~part for part in self.parts])).pieces()  # De Morgan
 
     def __repr__(self) -> str:
         return " & ".join(f"({p!r})" if isinstance(p, Union) else repr(p) for p in self.parts)
@@ -132,9 +134,16 @@ class Intersection(_Combination):
 class Union(_Combination):
     """Points in any of the parts; what ``a | b`` makes."""
 
-    def __call__(self, y: Any, *covariate: Any) -> Any:
+    def __call__(self, y: PyTree, *covariate: PyTree) -> Any:
         """Whether the point lies in any part."""
-        return reduce(or_, self._each(y, covariate))
+        return reduce(or_, [part(y, *covariate) for part in self.parts])
+
+    def pieces(self) -> Intervals | None:
+        found = [part.pieces() for part in self.parts]
+        known = [part for part in found if part is not None]
+        if len(known) < len(found):
+            return None
+        return merged([pair for part in known for pair in part])
 
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.parts))
@@ -143,11 +152,11 @@ class Union(_Combination):
 class Complement(Region):
     """Points outside; what ``~a`` makes. The complement of a complement is the region itself."""
 
-    def __init__(self, part: Any) -> None:
+    def __init__(self, part: object) -> None:
         self.part = as_region(part)
         self.dimension = self.part.dimension
 
-    def __call__(self, y: Any, *covariate: Any) -> Any:
+    def __call__(self, y: PyTree, *covariate: PyTree) -> Any:
         """Whether the point lies outside of the part."""
         return ~self.part(y, *covariate)
 
@@ -155,8 +164,11 @@ class Complement(Region):
         return self.part
 
     def edges(self) -> list[Edge]:
-        """Those of the part."""
         return self.part.edges()
+
+    def pieces(self) -> Intervals | None:
+        inside = self.part.pieces()
+        return None if inside is None else gaps(inside)
 
     def _key(self) -> Hashable:
         return ("Complement", self.part)
@@ -195,8 +207,8 @@ class ByGroup(Region):
 
     def __init__(
         self,
-        windows: Sequence[Any] | Mapping[Any, Any],
-        group: str | Callable[[Any], Any] | None = None,
+        windows: Sequence[object] | Mapping[Any, object],
+        group: str | Callable[[PyTree], PyTree] | None = None,
     ) -> None:
         if not isinstance(windows, Mapping | Sequence):
             raise ModelError(f"windows must be a list or a dict, got {type(windows).__name__}")
@@ -210,7 +222,7 @@ class ByGroup(Region):
                 raise ModelError(
                     f"groups are whole numbers, or all of them names, got the key {key!r}"
                 )
-        self.windows: dict[Any, Region] = {
+        self.windows: dict[int | str, Region] = {
             key if self.named else int(key): as_region(window) for key, window in given.items()
         }
         if not (group is None or isinstance(group, str) or callable(group)):
@@ -221,7 +233,7 @@ class ByGroup(Region):
         self.group = group
         self.dimension = common_dimension(list(self.windows.values()))
 
-    def __call__(self, y: Any, *covariate: Any) -> Any:
+    def __call__(self, y: PyTree, *covariate: PyTree) -> Any:
         """Whether the point lies in the window of its group."""
         index = self._index(*covariate)
         # Not windows[index]: JAX would clamp an index out of range and take the last window.
@@ -230,7 +242,7 @@ class ByGroup(Region):
             [(index == key) & window(y, *covariate) for key, window in self.windows.items()],
         )
 
-    def _index(self, *covariate: Any) -> Any:
+    def _index(self, *covariate: PyTree) -> np.ndarray | jax.Array:
         if len(covariate) != 1:
             raise ModelError("ByGroup needs to know the group: give covariates= one for each row")
         if callable(self.group):
@@ -270,6 +282,6 @@ class ByGroup(Region):
         return ("ByGroup", frozenset(self.windows.items()), self.group)
 
     def __repr__(self) -> str:
-        windows: Any = list(self.windows.values()) if self.listed else self.windows
+        windows = list(self.windows.values()) if self.listed else self.windows
         group = getattr(self.group, "__name__", repr(self.group))
         return f"ByGroup({windows!r}{'' if self.group is None else f', group={group}'})"

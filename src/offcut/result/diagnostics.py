@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Real
 
 from offcut.numerics.ess import effective_size
 
@@ -16,7 +19,7 @@ MOST_PARAMETERS = 1000
 FEWEST_DRAWS = 10
 
 
-def r_hat(series: np.ndarray) -> float:
+def r_hat(series: Real[np.ndarray, "chain draw"]) -> float:
     """Rank-normalised split R-hat of (chain, draw); 1 where it is constant, inf where stuck.
 
     A single chain is cut into two first, so that its quarters are compared.
@@ -50,13 +53,13 @@ def parameter_table(posterior: xr.DataTree) -> Table:
         missing = np.broadcast_to(missing.reshape(-1), (max(values[0, 0].size, 1),))
         for place, index in enumerate(np.ndindex(values.shape[2:])):
             series = values[(slice(None), slice(None), *index)]
-            label = _label(name, index)
+            own = label(name, index)
             ess, agreement = effective_size(series), r_hat(series)
-            if label in stuck:
+            if own in stuck:
                 ess, agreement = 1.0, float("inf")
             elif _is_fixed(variable, place, series):
                 ess = agreement = float("nan")  # there is nothing to estimate
-            table[label] = {
+            table[own] = {
                 "mean": float(series.mean()),
                 "sd": float(series.std(ddof=1)) if series.size > 1 else 0.0,
                 "5%": float(np.quantile(series, 0.05)),
@@ -96,18 +99,19 @@ def standing_still(posterior: xr.DataTree) -> dict[str, tuple[int, ...]]:
                 continue
             first = values[(slice(None), 0, *index)]
             same = known is None and np.all(first == first[0]) and len(chains) == len(first)
-            (unsure if same else found)[_label(str(name), index)] = chains
+            (unsure if same else found)[label(str(name), index)] = chains
     return found if moving or found else unsure
 
 
-def _is_fixed(variable: xr.DataArray, place: int, series: np.ndarray) -> bool:
+def _is_fixed(variable: xr.DataArray, place: int, series: Real[np.ndarray, "chain draw"]) -> bool:
     attrs = variable.attrs
     fixed = attrs.get("derived") or np.ravel(attrs.get("constant", False))[place:][:1].any()
     return bool(fixed) and bool(np.all(series == series.flat[0]))
 
 
-def _label(name: str, index: tuple[int, ...]) -> str:
-    return f"{name}[{', '.join(map(str, index))}]" if index else str(name)
+def label(name: str, index: tuple[int, ...]) -> str:
+    """The name of one entry of an array: ``name[0, 1]``."""
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
 
 
 def _judged(posterior: xr.DataTree) -> Iterator[tuple[str, xr.DataArray]]:
@@ -122,8 +126,7 @@ def _judged(posterior: xr.DataTree) -> Iterator[tuple[str, xr.DataArray]]:
 
 def rejection_numbers(posterior: xr.DataTree) -> dict[str, float]:
     """|Y| of a sweep: its distribution, effective sample size and R-hat; the acceptance rate."""
-    stats: Any = posterior["sample_stats"]
-    rejected = stats["rejected"].values
+    rejected = posterior["sample_stats"].to_dataset()["rejected"].values
     n = posterior.attrs["n_observations"]
     low, middle, high = np.quantile(rejected, [0.05, 0.5, 0.95])
     quarter = max(rejected.shape[1] // 4, 1)
@@ -139,3 +142,35 @@ def rejection_numbers(posterior: xr.DataTree) -> dict[str, float]:
             (1 + np.median(rejected[:, -quarter:])) / (1 + np.median(rejected[:, :quarter]))
         ),
     }
+
+
+@dataclass(frozen=True)
+class Run:
+    """A result, and what is known of it, computed when it is first asked for."""
+
+    posterior: xr.DataTree
+
+    @property
+    def attrs(self) -> dict[Hashable, Any]:
+        return self.posterior.attrs
+
+    @cached_property
+    def stats(self) -> xr.Dataset:
+        return self.posterior["sample_stats"].to_dataset()
+
+    @cached_property
+    def table(self) -> Table:
+        return parameter_table(self.posterior)
+
+    @cached_property
+    def rejections(self) -> dict[str, float]:
+        return rejection_numbers(self.posterior)
+
+    @cached_property
+    def stuck(self) -> dict[str, tuple[int, ...]]:
+        return standing_still(self.posterior)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Chains, and draws of each."""
+        return self.stats.sizes["chain"], self.stats.sizes["draw"]

@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from offcut.driver.chain import MOST_ENTRIES as MOST_COLUMNS
 
@@ -83,7 +84,11 @@ def _around_sweeps(values: np.ndarray, before: np.ndarray | None) -> Pairs:
     return Pairs(before, values, values)
 
 
-def _from_score(position: np.ndarray, gradient: np.ndarray, draws: dict[str, Pairs]) -> Missing:
+def _from_score(
+    position: Float[np.ndarray, "chain draw d"],
+    gradient: Float[np.ndarray, "chain draw d"],
+    draws: dict[str, Pairs],
+) -> Missing:
     size = position.shape[-1]
     u, s = position.reshape(-1, size), gradient.reshape(-1, size)
     if len(u) < DRAWS_FOR_EACH_DIMENSION * size:
@@ -110,7 +115,11 @@ def _from_score(position: np.ndarray, gradient: np.ndarray, draws: dict[str, Pai
     return Missing(worst, parameters, "")
 
 
-def _unexplained(h: np.ndarray, s: np.ndarray, root: np.ndarray) -> np.ndarray:
+def _unexplained(
+    h: Float[np.ndarray, "draws parameters"],
+    s: Float[np.ndarray, "draws d"],
+    root: Float[np.ndarray, "d d"],
+) -> Float[np.ndarray, " parameters"]:
     """1 - c'J^-1 c / Var(h) of each column, with what noise adds to c'J^-1 c taken off."""
     from scipy.linalg import solve_triangular
 

@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 
 from offcut.base import Sampler, Variable
+from offcut.driver.budget import Certificate
 from offcut.driver.chains import Drawn, Settings
-from offcut.result.certificate import Certificate
 from offcut.result.missing_information import HELPERS, Missing, missing_information
 
 PACKAGES = ("offcut", "jax", "jaxlib", "numpyro", "blackjax", "numpy", "arviz-stats", "xarray")
@@ -89,7 +89,7 @@ def _dataset(
     leading: tuple[str, ...],
     variables: dict[str, Variable] | None = None,
 ) -> xr.Dataset:
-    """Arrays with named dimensions, and marks for what can be judged and how."""
+    """Arrays with named dimensions, and marks for which diagnostics apply."""
     named: dict[str, Any] = {}
     coords: dict[str, np.ndarray] = {}
     for name, values in arrays.items():

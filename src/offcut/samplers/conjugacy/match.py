@@ -1,35 +1,36 @@
 """Look for a conjugate family, and say which, or why there is none.
 
 A wrong match would give a wrong posterior, so every doubt is a NoMatch: an unknown class, an
-operation that is not plain algebra, a parameter used twice or not at all.
+operation that is not plain algebra, a parameter used twice or not at all. Whether filter and
+measurement error use theta is decided by what they compute, not by values.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import numpy as np
 
 from offcut.models.filtered import Selected, Truncated
+from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
+from offcut.models.support import log_prob
+from offcut.numerics.keys import from_seed
+from offcut.numerics.types import Point
+from offcut.programs.identity import reached
 from offcut.programs.precision import in_float64
-from offcut.samplers.conjugacy import (
-    multivariate as find_multivariate,
-)
-from offcut.samplers.conjugacy import (
-    normal,
-    probabilities,
-    rates,
-)
-from offcut.samplers.conjugacy.contract import Match, NoMatch, Unmatched
-from offcut.samplers.conjugacy.reading import Reading, read, use_of_theta_beside_the_base, verify
+from offcut.samplers.conjugacy import Match, NoMatch, Unmatched, multivariate, univariate
+from offcut.samplers.conjugacy.reading import arguments_like, read, verify
 
-_FAMILIES: tuple[Any, ...] = (rates, probabilities, normal, find_multivariate)
+
+def find_conjugate(model: RejectionModel, covariates: tuple) -> Match | NoMatch:
+    """The conjugate update of an identified model, looked for once."""
+    return model.programs.kept("conjugate", lambda: match(model, covariates))
 
 
 @in_float64
-def match(model: RejectionModel, covariates: Any = None) -> Match | NoMatch:
+def match(model: RejectionModel, covariates: tuple | None = None) -> Match | NoMatch:
     """The exact update of all parameters given X and Y, if prior and base are conjugate.
 
     Parameters
@@ -43,7 +44,7 @@ def match(model: RejectionModel, covariates: Any = None) -> Match | NoMatch:
     Examples
     --------
     >>> import jax.numpy as jnp, numpyro.distributions as dist, offcut
-    >>> from offcut.samplers.conjugacy import match
+    >>> from offcut.samplers.conjugacy.match import match
     >>> model = offcut.truncated(
     ...     prior={"mean": dist.Normal(0, 1), "variance": dist.InverseGamma(3, 2)},
     ...     base=lambda theta: dist.Normal(theta["mean"], jnp.sqrt(theta["variance"])),
@@ -64,7 +65,10 @@ def match(model: RejectionModel, covariates: Any = None) -> Match | NoMatch:
         if used is not None:
             return NoMatch(used)
         reading = read(model, covariates)
-        found = _find(reading)
+        found = univariate.find(reading) or multivariate.find(reading)
+        if found is None:
+            kind = reading.base.kind
+            raise Unmatched(f"no conjugate update is known for a base of this kind: {kind}")
         unused = sorted(set(model.prior.shapes) - set(found.sites))
         if unused:
             names = ", ".join(map(repr, unused))
@@ -77,10 +81,33 @@ def match(model: RejectionModel, covariates: Any = None) -> Match | NoMatch:
     return found
 
 
-def _find(reading: Reading) -> Match:
-    for family in _FAMILIES:
-        if reading.base.kind in family.KINDS:
-            found = family.find(reading)
-            if found is not None:
-                return found
-    raise Unmatched(f"no conjugate update is known for a base of this kind: {reading.base.kind}")
+def use_of_theta_beside_the_base(model: RejectionModel, covariates: tuple) -> str | None:
+    """What else in the density of X and Y is computed from a latent site, in words."""
+    theta, covariate = arguments_like(model, covariates)
+    source = model.source
+
+    def propose(theta: Theta, covariate: tuple) -> Point:
+        return model.propose(from_seed(0), model.prior.completed(theta), *covariate)
+
+    point = jax.eval_shape(propose, theta, covariate)
+
+    def log_noise(theta: Theta, point: Point, *covariate: Point) -> jax.Array:
+        noise = source.noise(theta, source.true(point), *covariate)
+        return log_prob(noise, source.recorded(point))
+
+    def uses_theta(function: Callable[..., jax.Array] | None) -> bool:
+        if function is None:
+            return False
+
+        def traced(theta: Theta, point: Point, covariate: tuple) -> jax.Array:
+            return function(model.prior.completed(theta), point, *covariate)
+
+        closed = jax.make_jaxpr(traced)(theta, point, covariate)
+        rest = len(closed.jaxpr.invars) - len(theta)
+        return any(reached(closed.jaxpr, [True] * len(theta) + [False] * rest))
+
+    if uses_theta(model.log_accept) or uses_theta(model.log_reject):
+        return "the probability of being recorded depends on parameters"
+    if source.noise is not None and uses_theta(log_noise):
+        return "the measurement error depends on parameters"
+    return None

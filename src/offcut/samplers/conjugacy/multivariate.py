@@ -2,7 +2,7 @@
 
 The base has precision matrix s Phi, where Phi is a site or its inverse, Phi ~ Wishart(nu, Psi⁻¹),
 or a known one. Sums run over d = x - c about a fixed centre c: N, S1 = sum d, and
-W = sum d dᵀ - S1 S1ᵀ / N. As for one dimension (``normal.py``), with e = S1/N + c - m:
+W = sum d dᵀ - S1 S1ᵀ / N. As for one dimension (``univariate.py``), with e = S1/N + c - m:
 
 *Independent prior* mu ~ N(m, P0⁻¹), or mu known:
 
@@ -18,19 +18,24 @@ W = sum d dᵀ - S1 S1ᵀ / N. As for one dimension (``normal.py``), with e = S1
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
+from jaxtyping import Array, Float
 
 from offcut.models.prior import Theta
-from offcut.models.rejection import Point
 from offcut.numerics.normal import Wishart, draw_wishart
-from offcut.samplers.conjugacy.contract import Match, Unmatched
-from offcut.samplers.conjugacy.priors import constant, site_of
+from offcut.numerics.types import KeyArray, Point, Points
+from offcut.samplers.conjugacy import Centre, Count, Match, Unmatched
 from offcut.samplers.conjugacy.reading import Family, Reading
+
+Scalar = Float[Array, ""]
+Vector = Float[Array, " d"]
+Matrix = Float[Array, "d d"]
+Known = Float[np.ndarray, "d d"]
 
 
 class Precision(NamedTuple):
@@ -38,14 +43,14 @@ class Precision(NamedTuple):
 
     site: str | None
     site_is_covariance: bool
-    scale: Any
+    scale: float | Known
 
 
 class MeanPrior(NamedTuple):
     """mu ~ N(m, precision); known as m where the site is None."""
 
     site: str | None
-    m: np.ndarray
+    m: Float[np.ndarray, " d"]
     precision: Precision | None
 
 
@@ -55,19 +60,24 @@ class MultivariateMatch(Match):
 
     base: Precision
     mean: MeanPrior
-    wishart_prior: tuple[Any, Any] | None  # nu, Psi
+    wishart_prior: tuple[Float[np.ndarray, ""], Known] | None  # nu, Psi
 
-    def centre(self, points: Point) -> np.ndarray:
+    def centre(self, points: Points) -> np.ndarray:
         """The mean of the data."""
         return np.mean(np.asarray(points, float), axis=0)
 
-    def statistic(self, point: Point, centre: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def statistic(self, point: Point, centre: Centre) -> tuple[Vector, Matrix]:
         """d and d dᵀ."""
         d = jnp.asarray(point, float) - centre
         return d, jnp.outer(d, d)
 
     def draw(
-        self, key: jax.Array, theta: Theta, statistics: Any, count: jax.Array, centre: jax.Array
+        self,
+        key: KeyArray,
+        theta: Theta,
+        statistics: tuple[Vector, Matrix],
+        count: Count,
+        centre: Centre,
     ) -> Theta:
         """mu and Phi."""
         key_mu, key_phi = jax.random.split(key)
@@ -78,7 +88,7 @@ class MultivariateMatch(Match):
         if prior is not None and prior.site is not None:
             return self._dependent(key_mu, key_phi, N, S1, W, centre)
         new: Theta = {}
-        shift: Any = m - centre  # mu - c
+        shift = jnp.asarray(m) - centre  # mu - c
         if site is not None:
             shift = self._shift(key_mu, theta, N, S1, shift)
             new[site] = centre + shift
@@ -86,10 +96,12 @@ class MultivariateMatch(Match):
             nu, Psi = self.wishart_prior
             g = shift - S1 / N
             scatter = self.base.scale * (W + N * jnp.outer(g, g))
-            new |= self._named(draw_wishart(key_phi, nu + N, Psi + scatter))
+            new |= self._named(draw_wishart(key_phi, N + nu, scatter + Psi))
         return new
 
-    def _shift(self, key: jax.Array, theta: Theta, N: Any, S1: Any, prior_shift: Any) -> jax.Array:
+    def _shift(
+        self, key: KeyArray, theta: Theta, N: Scalar, S1: Vector, prior_shift: Vector
+    ) -> Vector:
         assert self.mean.precision is not None
         P0, known = self.mean.precision.scale, self.base.scale
         K = known if self.base.site is None else known * self._phi(theta)
@@ -99,7 +111,7 @@ class MultivariateMatch(Match):
         return centre + noise
 
     def _dependent(
-        self, key_mu: jax.Array, key_phi: jax.Array, N: Any, S1: Any, W: Any, c: Any
+        self, key_mu: KeyArray, key_phi: KeyArray, N: Scalar, S1: Vector, W: Matrix, c: Vector
     ) -> Theta:
         assert self.mean.site is not None
         assert self.mean.precision is not None
@@ -108,12 +120,12 @@ class MultivariateMatch(Match):
         nu, Psi = self.wishart_prior
         e = S1 / N + c - m
         scatter = s * W + k * s * N / (k + s * N) * jnp.outer(e, e)
-        drawn = draw_wishart(key_phi, nu + N, Psi + scatter)
+        drawn = draw_wishart(key_phi, N + nu, scatter + Psi)
         noise = drawn.covariance_root @ jax.random.normal(key_mu, S1.shape)
         shift = (k * (m - c) + s * S1) / (k + s * N) + noise / jnp.sqrt(k + s * N)
         return {self.mean.site: c + shift, **self._named(drawn)}
 
-    def _phi(self, theta: Theta) -> jax.Array:
+    def _phi(self, theta: Theta) -> Matrix:
         matrix = theta[self.base.site]  # type: ignore[index]
         if not self.base.site_is_covariance:
             return matrix
@@ -125,11 +137,10 @@ class MultivariateMatch(Match):
         return {self.base.site: value}
 
 
-KINDS = frozenset({"MultivariateNormal"})
-
-
-def find(reading: Reading) -> Match:
-    """The update of mean and covariance."""
+def find(reading: Reading) -> Match | None:
+    """The update of mean and covariance; None where the base is no multivariate normal."""
+    if reading.base.kind != "MultivariateNormal":
+        return None
     precision = _precision(reading, reading.base, "the base")
     mean = _mean(reading, precision)
     mu, matrix = mean.site, precision.site
@@ -151,13 +162,11 @@ def _mean(reading: Reading, base: Precision) -> MeanPrior:
     known = reading.base.constant("loc")
     if known is not None:
         return MeanPrior(None, known, None)
-    power = site_of(reading, reading.base.parameters["loc"], "loc")
-    if power.exponent != 1 or (power.coefficient != 1).any():
-        raise Unmatched(f"loc of the base is not {power.site!r} itself")
-    prior = reading.priors[power.site]
-    whose = f"the prior of {power.site!r}"
+    site = reading.itself("loc")
+    prior = reading.priors[site]
+    whose = f"the prior of {site!r}"
     if prior.kind == "Normal":
-        scale = constant(prior, "scale", whose)
+        scale = prior.fixed("scale", whose)
         precision = Precision(None, False, np.diag(scale**-2.0))
     elif prior.kind == "MultivariateNormal":
         precision = _precision(reading, prior, whose)
@@ -165,10 +174,10 @@ def _mean(reading: Reading, base: Precision) -> MeanPrior:
             raise Unmatched(f"{whose} depends on a parameter other than the base's covariance")
     else:
         raise Unmatched(
-            f"{power.site!r} has a {prior.kind} prior; a MultivariateNormal prior or "
+            f"{site!r} has a {prior.kind} prior; a MultivariateNormal prior or "
             "independent Normal ones would match"
         )
-    return MeanPrior(power.site, constant(prior, "loc", whose), precision)
+    return MeanPrior(site, prior.fixed("loc", whose), precision)
 
 
 def _precision(reading: Reading, family: Family, whose: str) -> Precision:
@@ -206,10 +215,10 @@ def _wishart_prior(
             f"the {what} matrix {site!r} has a {prior.kind} prior; {wanted} would match"
         )
     whose = f"the prior of {site!r}"
-    root = np.tril(constant(prior, "scale_tril", whose))
+    root = np.tril(prior.fixed("scale_tril", whose))
     scale = root @ root.T
     Psi = scale if precision.site_is_covariance else _inverse(scale)
-    return constant(prior, "concentration", whose), Psi
+    return prior.fixed("concentration", whose), Psi
 
 
 def _inverse(matrix: np.ndarray) -> np.ndarray:

@@ -1,28 +1,34 @@
-"""Pile-ups: many observations with exactly the same extreme value. Censored, or just so?
+"""What a look before a run finds: data that pile up at a value, a prior under which little passes.
 
-Values *beyond* a limit that were never recorded are truncated: that is what a window says. Values
-beyond a limit that were recorded *as the limit* are censored: they are there, and they pile up. The
-two need different models, and data cannot say which is meant; but a pile can be seen, and asked
-about.
+Many observations with exactly the same extreme value: censored, or just so? Values *beyond* a limit
+that were never recorded are truncated: that is what a window says. Values beyond a limit that were
+recorded *as the limit* are censored: they are there, and they pile up. The two need different
+models, and data cannot say which is meant; but a pile can be seen, and asked about.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
+from jaxtyping import Bool, Float, PyTree
 
-from offcut.base import Doubt
+from offcut.base import Doubt, Prepared
+from offcut.checks.prior_rates import FEW, count_accepted
+from offcut.driver.budget import warmup_budget
 from offcut.models.data import Observed
 from offcut.models.recording import Clamped
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.keys import from_seed
 from offcut.regions.region import Region
 
 #: A pile has at least so many values, and so many times the largest tie elsewhere: rounded data
 #: have ties everywhere.
 SMALLEST_PILE = 3
 ABOVE_OTHER_TIES = 3
+#: What a look before every run may cost.
+QUICK_DRAWS, QUICK_PROPOSALS = 100, 2048
+#: Sweeps of all chains from which on that look is worth its second.
+LONG_RUN = 4000
 
 
 def pile_ups(model: RejectionModel, data: Observed, n: int) -> list[Doubt]:
@@ -54,7 +60,7 @@ def _is_hidden(data: Observed, index: int) -> bool:
     return parts is not None and bool(np.asarray(parts.free)[:, index].any())
 
 
-def piles(values: np.ndarray, limits: list[float]) -> list[tuple[float, int]]:
+def piles(values: Float[np.ndarray, " n"], limits: list[float]) -> list[tuple[float, int]]:
     """Extreme values, or limits of the window, that occur far more often than others do.
 
     >>> piles(np.array([0.1, 0.2, 0.3, 1.0, 1.0, 1.0, 1.0]), [])
@@ -86,7 +92,11 @@ def _question(value: float, count: int, n: int, place: str, upper: bool) -> Doub
 
 
 def _at_own_limits(
-    model: RejectionModel, recorded: Any, covariates: tuple, known: np.ndarray, n: int
+    model: RejectionModel,
+    recorded: PyTree,
+    covariates: tuple,
+    known: Bool[np.ndarray, " n"],
+    n: int,
 ) -> list[Doubt]:
     """Observations that equal a covariate: a limit of their own?
 
@@ -94,7 +104,7 @@ def _at_own_limits(
     exit times equals every time that is known, or those that are censored as well.
     """
 
-    def numbers(tree: Any) -> list[np.ndarray]:
+    def numbers(tree: PyTree) -> list[np.ndarray]:
         leaves = [np.asarray(leaf[:n]) for leaf in jax.tree.leaves(tree)]
         return [leaf for leaf in leaves if leaf.ndim == 1 and leaf.dtype.kind == "f"]
 
@@ -114,3 +124,39 @@ def _at_own_limits(
                 )
                 doubts.append(Doubt("pile-up", text))
     return doubts
+
+
+def prior_doubts(model: RejectionModel, prepared: Prepared, sweeps: int) -> list[Doubt]:
+    """What speaks against a long run, by the prior; said once for each model."""
+    if not prepared.sampler.draws_rejections or sweeps < LONG_RUN:
+        return []
+    name = ("warning before", prepared.n)
+    if name in model.programs:
+        return []
+    said = model.programs[name] = warning_before(model, prepared.arrays, prepared.n)
+    return [] if said is None else [Doubt("prior", said)]
+
+
+def warning_before(model: RejectionModel, arrays: Observed, n: int) -> str | None:
+    """A warning where most of the prior lets less than 1% pass; call it in float64.
+
+    Quick enough for every run: a hundred draws of theta with at most two thousand proposals each.
+    """
+    trees = jax.tree.map(lambda a: a[:n], arrays.covariates)
+    counts = count_accepted(model, from_seed(0), trees, QUICK_DRAWS, QUICK_PROPOSALS)
+    share = float(np.mean(counts.rates < FEW))
+    if share <= 0.5:
+        return None
+    middle = int(np.argsort(counts.rates)[len(counts.rates) // 2])
+    rate, unseen = float(counts.rates[middle]), counts.accepted[middle] == 0
+    needed = n * (1 / rate - 1)
+    room = warmup_budget("auto", n) or 0
+    about = "more than" if unseen else "about"
+    much = f", more than the {room:,} that warm-up has room for" if needed > room else ""
+    return (
+        f"By the prior next to nothing passes the filter: at {share:.0%} of its draws less than 1 "
+        f"proposal in 100, in the median {'less than ' if unseen else ''}{rate:.2g}. A sweep there "
+        f"needs {about} {needed:,.0f} rejections for {n:,} observations{much}. If the data do not "
+        "lead elsewhere, this run will be slow and mix badly: tighten the prior, or move it to "
+        "where the data can come from; offcut.prior_acceptance(model) shows more."
+    )
