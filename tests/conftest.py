@@ -31,6 +31,7 @@ CHECKED = (
     "offcut.driver",
     "offcut.estimators",
     "offcut.files",
+    "offcut.gp",
     "offcut.mixtures",
     "offcut.models",
     "offcut.numerics",
