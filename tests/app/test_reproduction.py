@@ -53,7 +53,7 @@ class Runs:
 
     def __init__(self, folder):
         self.said = []
-        self.store = RunStore(folder, self.said.append, progress=False)
+        self.store = RunStore(folder, self.said.append)
 
 
 def test_a_finished_run_is_not_run_again(tmp_path, truncated_normal, observations, monkeypatch):
@@ -270,7 +270,7 @@ def test_an_unknown_part_is_refused():
 
 def test_without_data_frames_are_simulated_and_marked(tmp_path):
     assert list(frames_from(None)) == ["simulated"]
-    report = PartReport([("Part", "vcg", 2, [{"kind": "text", "text": "a < b"}])], [], [])
+    report = PartReport([("Part", "vcg", [{"kind": "text", "text": "a < b"}])], [], [])
     report.save(tmp_path / "runs" / "quick", "vcg")
     text = write_page(["vcg"], QUICK, None, tmp_path, time.time()).read_text()
     assert "<p>a &lt; b</p>" in text
@@ -284,7 +284,7 @@ def test_the_page_counts_what_differs_and_what_was_finished_before(tmp_path):
         Claim("a time", "2 minutes", "1 second", "", FASTER),
     ]
     rows.append(Claim("an imitation", "3", "3", "0", SIMULATED))
-    PartReport([("Voices", "parkinsons", 2, [])], rows, ["parkinsons-control"]).save(
+    PartReport([("Voices", "parkinsons", [])], rows, ["parkinsons-control"]).save(
         tmp_path / "runs" / "full", "parkinsons"
     )
     text = write_page(

@@ -55,8 +55,6 @@ class RunStore:
         ``checkpoint``.
     log : callable
         Called with a line of text when something begins or ends.
-    progress : bool
-        Whether runs show their bars on a terminal.
 
     Attributes
     ----------
@@ -64,8 +62,8 @@ class RunStore:
         Names of what was found finished.
     """
 
-    def __init__(self, folder: Path, log: Callable[[str], None], progress: bool = True) -> None:
-        self.folder, self.log, self.progress = folder, log, progress
+    def __init__(self, folder: Path, log: Callable[[str], None]) -> None:
+        self.folder, self.log = folder, log
         self.again: list[str] = []
 
     def sample(
@@ -100,7 +98,7 @@ class RunStore:
         )
         # Named after what it is of, so that nothing else can take it for its own.
         clock = _Clock(home / f"checkpoint-{digest(json.dumps(made_of))}")
-        settings = {**length._asdict(), "seed": seed, "kernel": kernel, "progress": self.progress}
+        settings = {**length._asdict(), "seed": seed, "kernel": kernel, "progress": False}
         with warnings.catch_warnings(), clock:
             warnings.simplefilter("ignore", offcut.errors.TrustWarning)  # they are on the page
             posterior = offcut.sample(model, data, checkpoint=clock.checkpoint, **settings)

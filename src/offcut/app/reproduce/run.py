@@ -190,7 +190,7 @@ def run_part(pipe: Connection, part: str, plan: Plan, data: Path | None, output:
     if hasattr(os, "setsid"):
         os.setsid()  # Ctrl-C reaches it once, through _stop
     folder = output / "runs" / plan.name
-    store = RunStore(folder, pipe.send, progress=False)
+    store = RunStore(folder, pipe.send)
     try:
         import matplotlib
 

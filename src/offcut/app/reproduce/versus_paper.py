@@ -147,18 +147,16 @@ FULL = Plan(
 
 
 class PartReport(NamedTuple):
-    """Sections as (title, anchor, level, parts), comparisons, and runs of an earlier call."""
+    """Sections as (title, anchor, parts), comparisons, and runs of an earlier call."""
 
-    sections: list[tuple[str, str, int, list[dict[str, Any]]]]
+    sections: list[tuple[str, str, list[dict[str, Any]]]]
     rows: list[Claim]
     again: list[str]
 
     @staticmethod
     def of(page: Page, rows: list[Claim], again: list[str]) -> PartReport:
         """From a page that has this part alone."""
-        return PartReport(
-            [(s.title, s.anchor, s.level, s.parts) for s in page.sections], rows, again
-        )
+        return PartReport([(s.title, s.anchor, s.parts) for s in page.sections], rows, again)
 
     def save(self, folder: Path, part: str) -> None:
         write(made(folder) / f"{part}.json", json.dumps(self))
@@ -170,5 +168,5 @@ class PartReport(NamedTuple):
 
     def add_to(self, page: Page) -> None:
         """At the end of another page."""
-        for title, anchor, level, parts in self.sections:
-            page.section(title, anchor, level).parts += parts
+        for title, anchor, parts in self.sections:
+            page.section(title, anchor).parts += parts
