@@ -270,7 +270,7 @@ def test_an_unknown_part_is_refused():
 
 def test_without_data_frames_are_simulated_and_marked(tmp_path):
     assert list(frames_from(None)) == ["simulated"]
-    report = PartReport([("Part", "vcg", [{"kind": "text", "text": "a < b"}])], [], [])
+    report = PartReport("Part", [{"kind": "text", "text": "a < b"}], [], [])
     report.save(tmp_path / "runs" / "quick", "vcg")
     text = write_page(["vcg"], QUICK, None, tmp_path, time.time()).read_text()
     assert "<p>a &lt; b</p>" in text
@@ -284,7 +284,7 @@ def test_the_page_counts_what_differs_and_what_was_finished_before(tmp_path):
         Claim("a time", "2 minutes", "1 second", "", FASTER),
     ]
     rows.append(Claim("an imitation", "3", "3", "0", SIMULATED))
-    PartReport([("Voices", "parkinsons", [])], rows, ["parkinsons-control"]).save(
+    PartReport("Voices", [], rows, ["parkinsons-control"]).save(
         tmp_path / "runs" / "full", "parkinsons"
     )
     text = write_page(
@@ -333,6 +333,7 @@ def test_every_part_has_a_module_with_both_functions():
         module = module_of(part)
         assert callable(module.run)
         assert callable(module.show)
+        assert module.TITLE
 
 
 def test_facts_of_a_run_name_what_it_was_made_of(tmp_path, truncated_normal, observations):

@@ -132,11 +132,13 @@ def _checked(data: Path, parts: Sequence[str]) -> Path:
 
 
 class Part(Protocol):
-    """The module of a part: its runs, and what the page shows of them."""
+    """The module of a part: its title, its runs, and what its section shows of them."""
+
+    TITLE: str
 
     def run(self, store: RunStore, plan: Plan, data: Path | None) -> object: ...
 
-    def show(self, page: Page, found: object, plan: Plan) -> list[Claim]: ...
+    def show(self, section: Section, found: object, plan: Plan) -> list[Claim]: ...
 
 
 def module_of(part: str) -> Part:
@@ -198,9 +200,11 @@ def run_part(pipe: Connection, part: str, plan: Plan, data: Path | None, output:
         module = module_of(part)
         found = module.run(store, plan, data)
         pipe.send("pictures and tables ...")
-        page = Page(part, figures=output / "figures")
-        rows = module.show(page, found, plan)
-        PartReport.of(page, rows, store.again).save(folder, part)
+        section = Page(part, figures=output / "figures").section(module.TITLE, part)
+        rows = module.show(section, found, plan)
+        if store.runs:
+            section.runs(store.runs)
+        PartReport(module.TITLE, section.parts, rows, store.again).save(folder, part)
         pipe.send("done")
     except KeyboardInterrupt:
         pipe.send(KeyboardInterrupt(part))
@@ -247,8 +251,8 @@ def write_page(
     )
     top = page.section("In short", "summary")
     reports = {part: PartReport.load(output / "runs" / plan.name, part) for part in parts}
-    for report in reports.values():
-        report.add_to(page)
+    for part, report in reports.items():
+        page.section(report.title, part).parts += report.parts
     _summary(top, {part: report.rows for part, report in reports.items()}, plan, data)
     again = [name for report in reports.values() for name in report.again]
     _made(page.section("How this page was made", "made"), plan, again, started, command)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 import offcut
-from offcut.app.html import Page, Section
+from offcut.app.html import Section
 from offcut.app.html.markup import number, percent
 from offcut.app.reproduce.finished import FinishedRun, RunStore
 from offcut.app.reproduce.versus_paper import (
@@ -84,6 +84,7 @@ def _neighbours(place: tuple[np.integer, ...], shape: tuple[int, ...]) -> list[i
     return [int(k) for k in np.ravel_multi_index(kept.T, shape)]
 
 
+TITLE = "Flow cytometry (section 5)"
 GROUPS = ("control", "positive")
 #: What the paper reports: events, mean |Y|, and an upper limit of minutes for 1,000 iterations.
 PAPER_EVENTS = {"control": 6809, "positive": 9083}
@@ -126,14 +127,14 @@ def run(store: RunStore, plan: Plan, data: Path | None = None) -> dict[str, Fit]
         events = offcut.datasets.gvhd(name if truncated else "control")
         model = model_of(events, truncated)
         length = plan.mixture if truncated or plan.ignored is None else plan.ignored
-        finished = store.sample(f"gvhd-{name}", model, events.values, length)
+        label = f"gvhd {name}" if truncated else "gvhd control, truncation ignored"
+        finished = store.sample(f"gvhd-{name}", model, events.values, length, label=label)
         found[name] = Fit(model, events, finished)
     return found
 
 
-def show(page: Page, found: dict[str, Fit], plan: Plan) -> list[Claim]:
+def show(section: Section, found: dict[str, Fit], plan: Plan) -> list[Claim]:
     """The figure of section 5, its numbers, and what else the runs say."""
-    section = page.section("Flow cytometry (section 5)", "gvhd")
     section.text(
         "Four markers of two blood samples, recorded from 0 to 1,024: what lies below zero was "
         "lost. Each sample is a Dirichlet process mixture of normals seen through that window, "
@@ -146,11 +147,6 @@ def show(page: Page, found: dict[str, Fit], plan: Plan) -> list[Claim]:
     rows += _claims(peaks)
     tabulate(section, rows)
     _mode_table(section, peaks)
-    names = {**{name: name for name in GROUPS}, "ignored": "control, truncation ignored"}
-    section.runs(
-        (f"gvhd {names[name]}", fit.finished.posterior, fit.finished.seconds)
-        for name, fit in found.items()
-    )
     return rows
 
 

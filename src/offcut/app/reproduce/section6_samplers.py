@@ -9,7 +9,7 @@ from typing import TypedDict
 import numpy as np
 
 import offcut
-from offcut.app.html import Hover, Page, Section, Series
+from offcut.app.html import Hover, Section, Series
 from offcut.app.html.markup import number
 from offcut.app.reproduce.finished import RunStore
 from offcut.app.reproduce.section6_vectorcardiograms import WARNING, frames_from, model_of_the_paper
@@ -29,6 +29,7 @@ from offcut.driver.timed import Chain, Stretch
 from offcut.numerics.ess import effective_size
 from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot
 
+TITLE = "Exact samplers compared (section 6.4)"
 #: Standard deviations of random-walk steps and leapfrog step sizes, on log kappa.
 WALK_SCALES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.45)
 STEP_SIZES = (0.02, 0.04, 0.07, 0.1, 0.14, 0.18)
@@ -122,9 +123,8 @@ def _rate(stretch: Stretch) -> float:
     return float(np.median(sizes) / stretch.seconds)
 
 
-def show(page: Page, found: Found, plan: Plan) -> list[Claim]:
+def show(section: Section, found: Found, plan: Plan) -> list[Claim]:
     """Figure 3 and what the paper reads off it."""
-    section = page.section("Exact samplers compared (section 6.4)", "samplers")
     section.text(
         "Effective draws of κ per CPU-second on the frames of the section before (median of both "
         "concentrations, as in the paper): random walks by the size of their steps, with rejected "

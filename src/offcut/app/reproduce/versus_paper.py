@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from offcut.app.html import Page, Section
+from offcut.app.html import Section
 from offcut.app.html.markup import number
 from offcut.files import made, write
 
@@ -147,26 +147,17 @@ FULL = Plan(
 
 
 class PartReport(NamedTuple):
-    """Sections as (title, anchor, parts), comparisons, and runs of an earlier call."""
+    """What the page shows of a part: its section, its claims, and runs of an earlier call."""
 
-    sections: list[tuple[str, str, list[dict[str, Any]]]]
+    title: str
+    parts: list[dict[str, Any]]
     rows: list[Claim]
     again: list[str]
-
-    @staticmethod
-    def of(page: Page, rows: list[Claim], again: list[str]) -> PartReport:
-        """From a page that has this part alone."""
-        return PartReport([(s.title, s.anchor, s.parts) for s in page.sections], rows, again)
 
     def save(self, folder: Path, part: str) -> None:
         write(made(folder) / f"{part}.json", json.dumps(self))
 
     @staticmethod
     def load(folder: Path, part: str) -> PartReport:
-        sections, rows, again = json.loads((folder / f"{part}.json").read_text("utf-8"))
-        return PartReport([tuple(s) for s in sections], [Claim(*row) for row in rows], again)
-
-    def add_to(self, page: Page) -> None:
-        """At the end of another page."""
-        for title, anchor, parts in self.sections:
-            page.section(title, anchor).parts += parts
+        title, parts, rows, again = json.loads((folder / f"{part}.json").read_text("utf-8"))
+        return PartReport(title, parts, [Claim(*row) for row in rows], again)
