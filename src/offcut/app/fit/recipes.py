@@ -30,13 +30,14 @@ def option(
     names: tuple[str, ...] = (),
     metavar: str | None = None,
     least: int | None = None,
+    **more: object,
 ) -> Any:
     """A field of a dataclass that is an option of the command line.
 
     ``panel`` is where the help shows it, one of ``PANELS``; ``names`` are those on the command
-    line, by default the field's.
+    line, by default the field's; ``more`` goes to ``typer.Option`` (a parser, autocompletion).
     """
-    about = {"help": help, "rich_help_panel": panel, "metavar": metavar, "min": least}
+    about = {"help": help, "rich_help_panel": panel, "metavar": metavar, "min": least, **more}
     return field(default=default, metadata={"names": names, "option": about})
 
 
