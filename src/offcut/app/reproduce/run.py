@@ -21,17 +21,7 @@ from typing import Protocol, cast
 
 from offcut.app.html import Page, Section
 from offcut.app.reproduce.finished import RunStore
-from offcut.app.reproduce.versus_paper import (
-    FULL,
-    NOT_RUN,
-    OTHER,
-    QUICK,
-    SIMULATED,
-    Claim,
-    Length,
-    PartReport,
-    Plan,
-)
+from offcut.app.reproduce.versus_paper import FULL, QUICK, Claim, Length, PartReport, Plan, Verdict
 from offcut.errors import DataError, OffcutError, SettingsError
 from offcut.files import made, refuse_file
 
@@ -261,8 +251,10 @@ def write_page(
 
 def _summary(section: Section, rows: dict[str, list[Claim]], plan: Plan, data: Path | None) -> None:
     everything = [row for part in rows.values() for row in part]
-    compared = [row for row in everything if row.verdict not in (SIMULATED, NOT_RUN)]
-    differ = sum(row.verdict == OTHER for row in compared)
+    compared = [
+        row for row in everything if row.verdict not in (Verdict.SIMULATED, Verdict.NOT_RUN)
+    ]
+    differ = sum(row.verdict == Verdict.OTHER for row in compared)
     section.text(
         f"{len(compared)} numbers and claims of the paper are compared; **{differ}** differ, and "
         "the sections say why, as far as it is known. Everything in the columns headed Here was "

@@ -15,15 +15,12 @@ from offcut.app.html import Section
 from offcut.app.html.markup import number, percent
 from offcut.app.reproduce.finished import FinishedRun, RunStore
 from offcut.app.reproduce.versus_paper import (
-    CLOSE,
-    NOT_RUN,
-    OTHER,
-    SAME,
-    UNKNOWN,
     Claim,
     Plan,
+    Verdict,
     checked,
     counted,
+    graded,
     ratio,
     tabulate,
     timed,
@@ -210,7 +207,7 @@ def _rejections(name: str, fit: Fit) -> list[Claim]:
             f"{paper:,} on average",
             f"{ours:,.0f} on average (chains: {by_chain})",
             ratio(ours, paper),
-            CLOSE if 0.8 < ours / paper < 1.25 else OTHER,
+            graded(False, close=0.8 < ours / paper < 1.25),
             "The paper does not state its normal–inverse-Wishart prior, and |Y| hangs on it: mass "
             "beyond the edge is poorly identified. How far chains agree on |Y| is in the "
             "diagnostics below.",
@@ -263,7 +260,7 @@ def _ignored(clear: dict[str, list[Mode]]) -> list[Claim]:
         ("Truncation ignored, control: edges", "modes forced away from the edges"),
     )
     if "ignored" not in clear:
-        return [Claim(quantity, paper, "", "", NOT_RUN) for quantity, paper in claims]
+        return [Claim(quantity, paper, "", "", Verdict.NOT_RUN) for quantity, paper in claims]
     ours, theirs = len(clear["ignored"]), len(clear["control"])
     rows = [
         checked(
@@ -281,10 +278,12 @@ def _ignored(clear: dict[str, list[Mode]]) -> list[Claim]:
             Claim(
                 *claims[1],
                 f"modes near the lower edge of CD8b move by {up:+.3f} (the grid's step is "
-                f"{step:.3f})", "", UNKNOWN if abs(up) < step else SAME if up > 0 else OTHER,
+                f"{step:.3f})",
+                "",
+                graded(up > 0, unclear=abs(up) < step),
                 "A normal that must keep its mass in the window cannot lean on the edge.",
             )
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -16,16 +16,7 @@ from scipy import optimize
 import offcut
 from offcut.app.html import Section
 from offcut.app.reproduce.finished import FinishedRun, RunStore
-from offcut.app.reproduce.versus_paper import (
-    CLOSE,
-    OTHER,
-    SAME,
-    SIMULATED,
-    Claim,
-    Plan,
-    counted,
-    tabulate,
-)
+from offcut.app.reproduce.versus_paper import Claim, Plan, Verdict, counted, graded, tabulate
 from offcut.errors import DataError
 from offcut.langevin.normaliser import log_normaliser, log_normaliser_of
 
@@ -198,7 +189,6 @@ def _estimates(one: Frames, estimate: np.ndarray) -> list[Claim]:
         kappa = np.sort(kappa)[::-1]
         away = kappa - np.array(PAPER_ESTIMATE)
         same, close = bool(np.all(np.abs(away) < 0.05)), bool(np.all(np.abs(away) < 0.5))
-        verdict = SAME if same else CLOSE if close else OTHER
         why = (
             "Both maximise the exact likelihood (Z by quadrature); the paper does not say which "
             "lead system, which H, or how it maximised."
@@ -211,11 +201,11 @@ def _estimates(one: Frames, estimate: np.ndarray) -> list[Claim]:
                 ", ".join(f"{value:g}" for value in PAPER_ESTIMATE),
                 ", ".join(f"{value:.2f}" for value in kappa),
                 ", ".join(f"{value:+.2f}" for value in away),
-                verdict,
+                graded(same, close),
                 "Simulated frames: there is nothing to agree with." if one.simulated else why,
             )
         )
-    return [row._replace(verdict=SIMULATED) for row in rows] if one.simulated else rows
+    return [row._replace(verdict=Verdict.SIMULATED) for row in rows] if one.simulated else rows
 
 
 def _methods(section: Section, one: Frames) -> None:

@@ -11,15 +11,7 @@ import offcut
 from offcut.app.html import Hover, Section, Series
 from offcut.app.html.markup import number, percent
 from offcut.app.reproduce.finished import FinishedRun, RunStore
-from offcut.app.reproduce.versus_paper import (
-    Claim,
-    Plan,
-    checked,
-    counted,
-    ratio,
-    tabulate,
-    timed,
-)
+from offcut.app.reproduce.versus_paper import Claim, Plan, checked, counted, ratio, tabulate, timed
 
 TITLE = "Voices and Parkinson's disease (section 7.2)"
 LABEL = "shimmer, scaled to 0–5"
