@@ -24,9 +24,13 @@ from jaxtyping import install_import_hook
 
 #: Rooms whose annotations are checked in every call of these tests, shapes included.
 CHECKED = (
+    "offcut.cytometry",
     "offcut.numerics.types",
-)  # fmt: skip
-install_import_hook(list(CHECKED), "beartype.beartype")  # before anything of ours is imported
+    "offcut.tables",
+)
+#: A whole number is a float too, and a complex number (numpy's ArrayLike relies on it).
+CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+install_import_hook(list(CHECKED), CHECKER)  # before anything of ours is imported
 
 import kill_me  # noqa: E402
 import offcut  # noqa: E402

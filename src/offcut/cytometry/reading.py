@@ -11,6 +11,9 @@ they were never recorded: truncated. So a pile calls for a decision.
 
 from __future__ import annotations
 
+import itertools
+import sys
+import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 
@@ -69,8 +72,10 @@ def ask_about_piles(observed: np.ndarray, box: Box, channels: Sequence[str]) -> 
 
 
 def _warn(message: str) -> None:
-    # read -> assemble -> ask_about_piles -> here
-    warnings.warn(message, TrustWarning, stacklevel=5)
+    """For the line that called us, from however deep (and through jaxtyping, in tests)."""
+    frames = (frame.f_globals["__name__"] for frame, _ in traceback.walk_stack(sys._getframe()))
+    ours = itertools.takewhile(lambda name: name.startswith(("offcut.", "jaxtyping.")), frames)
+    warnings.warn(message, TrustWarning, stacklevel=1 + len(list(ours)))
 
 
 def assemble(

@@ -18,7 +18,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -37,6 +37,7 @@ FLOAT_NOTE = (
 )
 
 
+@runtime_checkable
 class FlowData(Protocol):
     """What is used of a file that flowio has parsed; channels are numbered from 1."""
 
