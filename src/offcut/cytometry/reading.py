@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from offcut.cytometry.events import Events, on_faces
@@ -40,7 +41,9 @@ from offcut.tables.windows import check_inside
 PILE = 0.005
 
 
-def ask_about_piles(observed: np.ndarray, box: Box, channels: Sequence[str]) -> None:
+def ask_about_piles(
+    observed: Float[np.ndarray, "events channels"], box: Box, channels: Sequence[str]
+) -> None:
     """A warning for each face with a pile, and for each pile at a channel's own end."""
     from offcut.checks.pile_ups import piles
 
@@ -170,7 +173,7 @@ def _compensation(
     return Compensation(channels, np.asarray(compensate, dtype=float))
 
 
-def _compensated(table: Table, compensation: Compensation) -> np.ndarray:
+def _compensated(table: Table, compensation: Compensation) -> Float[np.ndarray, "events channels"]:
     """The chosen columns, after compensation of those that it is about."""
     values = table.all_values.copy()
     about = [table.all_names.index(name) for name in compensation.detectors]
@@ -179,8 +182,10 @@ def _compensated(table: Table, compensation: Compensation) -> np.ndarray:
 
 
 def _transformed(
-    values: np.ndarray, transforms: tuple[Transform, ...], channels: tuple[str, ...]
-) -> np.ndarray:
+    values: Float[np.ndarray, "events channels"],
+    transforms: tuple[Transform, ...],
+    channels: tuple[str, ...],
+) -> Float[np.ndarray, "events channels"]:
     columns = zip(transforms, values.T, strict=True)
     moved = np.stack([transform(column) for transform, column in columns], axis=1)
     for place in np.flatnonzero(~np.isfinite(moved).all(axis=0)):
@@ -195,8 +200,11 @@ def _transformed(
 
 
 def _within(
-    values: np.ndarray, observed: np.ndarray, box: Box, transforms: tuple[Transform, ...]
-) -> np.ndarray:
+    values: Float[np.ndarray, "events channels"],
+    observed: Float[np.ndarray, "events channels"],
+    box: Box,
+    transforms: tuple[Transform, ...],
+) -> Float[np.ndarray, "events channels"]:
     """Transformed values with rounding taken off: on a face exactly where they were on it."""
     lower, upper = transformed_limits(box, transforms)
     inner = np.clip(values, np.nextafter(lower, np.inf), np.nextafter(upper, -np.inf))

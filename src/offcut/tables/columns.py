@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -144,8 +143,6 @@ def as_column(
         How other columns are chosen, for the error.
     """
     array = np.asarray(values)
-    if array.dtype.kind in "fiub":
-        return array.astype(np.float64)
     called = f"column {name!r} of {of}" if of else f"column {name!r}"
     if array.dtype.kind in "mM":
         raise DataError(
@@ -164,42 +161,34 @@ def as_column(
 
 def why_no_data(array: np.ndarray, name: str) -> str:
     """Why a column is no data, in words; nothing where it is, or would be without mistakes."""
-    if array.dtype.kind in "fiub":
-        if name.startswith("Unnamed:") and np.array_equal(array, np.arange(len(array)) + array[0]):
-            return "counts the rows"
-        return "is empty" if array.dtype.kind == "f" and np.isnan(array).all() else ""
     if array.dtype.kind in "mM":
         return "holds dates"
-    _, text, missing = parsed(array)
-    if not text:
-        return "is empty" if missing == len(array) else ""
-    return "" if len(text) < MISTAKES * (len(array) - missing) else "holds text"
+    numbers, text, missing = parsed(array)
+    if text and len(text) >= MISTAKES * (len(array) - missing):
+        return "holds text"
+    if missing == len(array):
+        return "is empty"
+    counts = np.arange(len(array)) + numbers[0]
+    return "counts the rows" if name.startswith("Unnamed:") and (numbers == counts).all() else ""
 
 
 def parsed(array: np.ndarray) -> tuple[Float[np.ndarray, " rows"], list[int], int]:
     """Entries as numbers, the rows whose entry is none, and how many entries are missing."""
+    if array.dtype.kind in "fiub":
+        numbers = array.astype(np.float64)
+        return numbers, [], int(np.isnan(numbers).sum())
     numbers, text, missing = np.full(len(array), np.nan), [], 0
     for row, value in enumerate(array.tolist()):
         if _is_missing(value):
             missing += 1
             continue
         try:
-            numbers[row] = as_number(value)
+            numbers[row] = float(value)
+        except OverflowError:  # integers beyond its range are infinite, as they are as text
+            numbers[row] = -np.inf if value < 0 else np.inf
         except (TypeError, ValueError):
             text.append(row)
     return numbers, text, missing
-
-
-def as_number(value: Any) -> float:
-    """As ``float``; integers beyond its range are infinite, as they are where they are text.
-
-    >>> as_number(-(10**400)), as_number("1e400")
-    (-inf, inf)
-    """
-    try:
-        return float(value)
-    except OverflowError:
-        return -np.inf if value < 0 else np.inf
 
 
 def _is_missing(value: object) -> bool:

@@ -41,22 +41,15 @@ KNOWN = (".fcs", ".h5ad", ".csv", ".tsv", ".parquet", ".npy")
 class Interface:
     """How a user asks for columns and groups.
 
-    Attributes
-    ----------
-    column, columns, group : str
-        What a column is called, and the arguments that choose columns and the group.
-    separately : str
-        What to do with files that have no column for groups.
-    is_typed : bool
-        Whether everything comes as text. Then numbers may stand for columns, columns that hold no
-        numbers are left out with the reason, and groups get names that make sense in a sentence.
+    Where everything comes as text, numbers may stand for columns; columns that hold no numbers are
+    left out with the reason, and groups get names that make sense in a sentence.
     """
 
-    column: str
-    columns: str
-    group: str
-    separately: str
-    is_typed: bool
+    column: str  # what a column is called
+    columns: str  # the argument that chooses columns
+    group: str  # and the one for the group
+    separately: str  # what to do with files that have no column for groups
+    is_typed: bool  # whether everything comes as text
 
 
 PYTHON = Interface(

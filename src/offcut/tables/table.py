@@ -51,21 +51,11 @@ class AnnDataLike(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where rows come from, and how to speak of them.
+    """Where rows come from, and how to speak of them."""
 
-    Attributes
-    ----------
-    name : str
-        Of the file, or what else it is; "" of what has none.
-    path : Path
-        Of the file, where it is one.
-    lines : array or None
-        The line of each row, where the file has lines.
-    """
-
-    name: str = ""
+    name: str = ""  # of the file, or what else it is
     path: Path = field(default_factory=Path)
-    lines: Int[np.ndarray, " rows"] | None = None
+    lines: Int[np.ndarray, " rows"] | None = None  # of each row, where the file has lines
 
     def told(self, rows: Sequence[int] | np.ndarray) -> str:
         """The first few, ``lines 3 and 20 of the file`` or ``rows 1 and 18, counted from 0``."""
@@ -86,44 +76,19 @@ def reading(path: Path, kind: str, advice: str) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What a source holds, as it holds it: no column is chosen, and text is still text.
-
-    Attributes
-    ----------
-    origin : Origin
-    count : int
-        How many rows there are.
-    names : list of str
-        All of them "" where columns have no names.
-    columns : callable
-        From places to columns.
-    markers : list of str
-        Other names of the same columns ($PnS of an FCS file), "" where there is none.
-    aside : dict from place to reason
-        Columns that are no data unless somebody asks for them.
-    groups : mapping or None
-        What can be the group of each row, by name; None where any column can.
-    limits : array or None
-        The least and the largest that an instrument could record in each column.
-    limits_note : str
-        How far to trust that.
-    spillover : Compensation or None
-        By ``names``.
-    frame : (rows, columns) or None
-        Of the matrix whose entries the columns are.
-    """
+    """What a source holds, as it holds it: no column is chosen, and text is still text."""
 
     origin: Origin
-    count: int
-    names: list[str]
-    columns: Callable[[Sequence[int]], Sequence[ArrayLike]]
-    markers: list[str] = field(default_factory=list)
-    aside: Mapping[int, str] = field(default_factory=dict)
-    groups: Mapping[str, ArrayLike] | None = None
-    limits: Float[np.ndarray, "2 columns"] | None = None
-    limits_note: str = ""
+    count: int  # of rows
+    names: list[str]  # all "" where columns have none
+    columns: Callable[[Sequence[int]], Sequence[ArrayLike]]  # by their places
+    markers: list[str] = field(default_factory=list)  # other names of columns: $PnS of FCS files
+    aside: Mapping[int, str] = field(default_factory=dict)  # places that are no data, and why
+    groups: Mapping[str, ArrayLike] | None = None  # what can be the group; None: any column
+    limits: Float[np.ndarray, "2 columns"] | None = None  # of what an instrument could record
+    limits_note: str = ""  # how far to trust them
     spillover: Compensation | None = None
-    frame: tuple[int, int] | None = None
+    frame: tuple[int, int] | None = None  # shape of the matrix whose entries the columns are
 
 
 @dataclass(frozen=True, eq=False)
