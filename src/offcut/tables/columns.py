@@ -73,9 +73,9 @@ def chosen(
         raise DataError(f"{option} is empty; name at least one, or leave it out for all")
     problem = f"{option}: there is no such {kind}"
     places = [place_of(word, labels, problem, kind) for word in words]
-    twice = [word for word, place in zip(words, places, strict=True) if places.count(place) > 1]
-    if twice:
-        raise DataError(f"{option} names {twice[0]!r} more than once; name each {kind} once")
+    if len(set(places)) < len(places):
+        first = next(number for number, place in enumerate(places) if places.count(place) > 1)
+        raise DataError(f"{option} names {words[first]!r} more than once; name each {kind} once")
     names = []
     for word, place in zip(words, places, strict=True):
         spelled = [known[place] for known in labels]
@@ -131,16 +131,8 @@ def as_column(
 ) -> Float[np.ndarray, " rows"]:
     """One column as float64, or an error that shows the first entry that is no number.
 
-    Parameters
-    ----------
-    values, name
-        The column.
-    of : str
-        The source, for the error.
-    told : callable
-        How to speak of rows.
-    choose : str
-        How other columns are chosen, for the error.
+    The error says ``of`` which source it is, where (``told`` speaks of rows), and how to
+    ``choose`` other columns.
     """
     array = np.asarray(values)
     called = f"column {name!r} of {of}" if of else f"column {name!r}"

@@ -92,7 +92,7 @@ def _contents(flow: FlowData, path: Path) -> Contents:
         names,
         lambda places: [values[:, place] for place in places],
         markers=markers,
-        aside={} if flow.time_index is None else {flow.time_index: "is the time"},
+        aside={} if flow.time_index is None else {flow.time_index: "counts the time"},
         groups={},
         limits=_linear(limits, flow),
         limits_note="" if whole_numbers else FLOAT_NOTE,

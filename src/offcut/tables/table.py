@@ -95,71 +95,47 @@ class Contents:
 class Table:
     """Rows and columns of a source as numbers, on its own scale.
 
-    Attributes
-    ----------
-    all_values : array (rows, columns)
-        All columns that may be of use: those that are not chosen may spill into those that are.
-    all_names : list of str
-    places : list of int
-        Which of these were chosen.
-    origin : Origin
-        Where it comes from, and how to speak of its rows.
-    kept : array
-        The number, in the source, of each row that is still here.
-    limits : Box or None
-        What could be recorded in the chosen columns, where the source knows it.
-    limits_note : str
-        How far to trust that.
-    spillover : Compensation or None
-    group : array or None
-        The group of each row, numbers from 0.
-    group_name : str
-    group_names : tuple of str
-    left_out : dict from column to reason
-    dropped : dict from reason to number of rows
-    frame : (rows, columns) or None
-        Of the matrix whose entries the columns are.
+    All columns that may be of use are here: those that are not chosen may spill into those that
+    are. Whatever rows are left out, those that stay know their place in the source (``kept``).
     """
 
     all_values: Float[np.ndarray, "rows columns"]
     all_names: list[str]
-    places: list[int]
+    places: list[int]  # of the chosen columns among these
     origin: Origin
-    kept: Int[np.ndarray, " rows"]
-    limits: Box | None = None
-    limits_note: str = ""
+    kept: Int[np.ndarray, " rows"]  # the number, in the source, of each row that is still here
+    limits: Box | None = None  # what could be recorded in the chosen columns, where it is known
+    limits_note: str = ""  # how far to trust that
     spillover: Compensation | None = None
-    group: Int[np.ndarray, " rows"] | None = None
+    group: Int[np.ndarray, " rows"] | None = None  # of each row, numbers from 0
     group_name: str = ""
     group_names: tuple[str, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    frame: tuple[int, int] | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)  # columns that are no data, and why
+    dropped: Mapping[str, int] = field(default_factory=dict)  # reasons, and how many rows for each
+    frame: tuple[int, int] | None = None  # shape of the matrix whose entries the columns are
 
     @property
     def source(self) -> str:
-        """The name of the file, or what else it came from."""
         return self.origin.name
 
     @property
     def path(self) -> Path:
-        """Of the file, where it is one."""
         return self.origin.path
 
     @property
-    def rows_read(self) -> int:
-        """How many there were before any were left out."""
-        return len(self.kept) + sum(self.dropped.values())
-
-    @property
     def names(self) -> list[str]:
-        """Names of the chosen columns."""
+        """Of the chosen columns."""
         return [self.all_names[place] for place in self.places]
 
     @property
     def values(self) -> Float[np.ndarray, "rows chosen"]:
         """The chosen columns."""
         return self.all_values[:, self.places]
+
+    @property
+    def rows_read(self) -> int:
+        """How many there were before any were left out."""
+        return len(self.kept) + sum(self.dropped.values())
 
     @property
     def matrices(self) -> Float[np.ndarray, "rows d p"] | None:
