@@ -367,7 +367,8 @@ def test_channels_by_either_name(tmp_path: Path) -> None:
 
 def test_channels_in_another_order_and_what_spills_into_them(tmp_path: Path) -> None:
     spill = "2,FL1-H,FL2-H," + ",".join(map(str, SPILL.ravel()))
-    path = fcs(tmp_path / "a.fcs", COUNTS, labels=["CD4", "CD8"], p1r="1024", p2r="2048", spill=spill)
+    ranges = {"p1r": "1024", "p2r": "2048"}
+    path = fcs(tmp_path / "a.fcs", COUNTS, labels=["CD4", "CD8"], spill=spill, **ranges)
     events = read(path, ["cd8", "FL1-H"])
     assert events.channels == ("CD8", "FL1-H")
     assert np.array_equal(events.values, COUNTS[:, ::-1])
