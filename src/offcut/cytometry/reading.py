@@ -31,7 +31,7 @@ from offcut.cytometry.instrument_window import (
 from offcut.cytometry.transforms import Identity, Transform
 from offcut.errors import DataError, SettingsError, TrustWarning
 from offcut.regions import Box
-from offcut.tables.columns import Wanted, place_of, told_rows
+from offcut.tables.columns import Wanted, describe_rows, place_of
 from offcut.tables.read import read_table
 from offcut.tables.spillover import Compensation
 from offcut.tables.table import Table, check_finite
@@ -192,7 +192,7 @@ def _transformed(
         rows = np.flatnonzero(~np.isfinite(moved[:, place]))
         raise DataError(
             f"{transforms[place]!r} has no value for {len(rows):,} of {len(moved):,} events in "
-            f"{channels[place]} ({told_rows(rows)}; the first is {values[rows[0], place]:g}); "
+            f"{channels[place]} ({describe_rows(rows)}; the first is {values[rows[0], place]:g}); "
             "take Asinh or Logicle, which know zero and negative values, or drop events on the "
             "lower face with at_limits='drop'"
         )

@@ -103,12 +103,12 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(map(visible, names[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
-def told_rows(
+def describe_rows(
     rows: Sequence[int] | np.ndarray, lines: Sequence[int] | np.ndarray | None = None
 ) -> str:
     """The first few rows; by their lines, where ``lines`` has the line of each row.
 
-    >>> told_rows([1, 15, 18]), told_rows([0], lines=[2])
+    >>> describe_rows([1, 15, 18]), describe_rows([0], lines=[2])
     ('rows 1, 15 and 18, counted from 0', 'line 2 of the file')
     """
     numbers = [str(row if lines is None else lines[row]) for row in map(int, rows[:FEW])]
@@ -126,12 +126,12 @@ def as_column(
     name: str,
     *,
     of: str = "",
-    told: Callable[[Sequence[int]], str] = told_rows,
+    describe: Callable[[Sequence[int]], str] = describe_rows,
     choose: str = "channels=[...]",
 ) -> Float[np.ndarray, " rows"]:
     """One column as float64, or an error that shows the first entry that is no number.
 
-    The error says ``of`` which source it is, where (``told`` speaks of rows), and how to
+    The error says ``of`` which source it is, where (``describe`` is about rows), and how to
     ``choose`` other columns.
     """
     array = np.asarray(values)
@@ -145,8 +145,8 @@ def as_column(
     if text:
         raise DataError(
             f"{called} holds text: {len(text):,} of {len(array):,} entries are no numbers, in "
-            f"{told(text)}; the first is {str(array[text[0]])!r}. Correct them, or choose other "
-            f"columns with {choose}"
+            f"{describe(text)}; the first is {str(array[text[0]])!r}. Correct them, or choose "
+            f"other columns with {choose}"
         )
     return numbers
 
@@ -199,8 +199,8 @@ def as_groups(
     missing = [row for row, label in enumerate(array.tolist()) if _is_missing(label)]
     if missing:
         raise DataError(
-            f"{len(missing):,} events have no {what} ({told_rows(missing)}); label them or leave "
-            "them out"
+            f"{len(missing):,} events have no {what} ({describe_rows(missing)}); label them or "
+            "leave them out"
         )
     kinds, codes = np.unique(
         array.astype(str) if array.dtype == object else array, return_inverse=True

@@ -127,7 +127,7 @@ def choose(
         used, at = list(range(len(names))), places
     advice = interface.columns if interface.is_typed else f"{interface.columns}=[...]"
     numbers = [
-        as_column(column, renamed[place], of=origin.name, told=origin.told, choose=advice)
+        as_column(column, renamed[place], of=origin.name, describe=origin.describe, choose=advice)
         for place, column in zip(used, contents.columns(used), strict=True)
     ]
     spillover = contents.spillover

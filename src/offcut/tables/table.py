@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from offcut.errors import DataError
 from offcut.files import first_line
 from offcut.regions import Box
-from offcut.tables.columns import told_rows
+from offcut.tables.columns import describe_rows
 from offcut.tables.spillover import Compensation
 
 #: A group with fewer rows says nothing about itself.
@@ -57,9 +57,9 @@ class Origin:
     path: Path = field(default_factory=Path)
     lines: Int[np.ndarray, " rows"] | None = None  # of each row, where the file has lines
 
-    def told(self, rows: Sequence[int] | np.ndarray) -> str:
+    def describe(self, rows: Sequence[int] | np.ndarray) -> str:
         """The first few, ``lines 3 and 20 of the file`` or ``rows 1 and 18, counted from 0``."""
-        return told_rows(rows, self.lines)
+        return describe_rows(rows, self.lines)
 
 
 @contextmanager
@@ -158,9 +158,9 @@ class Table:
             dropped={**self.dropped, why: len(rows)},
         )
 
-    def told(self, rows: Int[np.ndarray, " some"]) -> str:
+    def describe(self, rows: Int[np.ndarray, " some"]) -> str:
         """The first few of some rows, by their place in the source."""
-        return self.origin.told(self.kept[rows])
+        return self.origin.describe(self.kept[rows])
 
 
 def settle_missing(table: Table, what: str) -> Table:
@@ -172,8 +172,8 @@ def settle_missing(table: Table, what: str) -> Table:
         return table.without(rows, "have a missing value")
     raise DataError(
         f"{len(rows):,} of {len(table.kept):,} rows of {table.source} have a missing or infinite "
-        f"value in {', '.join(names)}: {table.told(rows)}. Leave them out with --missing drop if "
-        "the reason has nothing to do with the value; or choose other columns with --columns"
+        f"value in {', '.join(names)}: {table.describe(rows)}. Leave them out with --missing drop "
+        "if the reason has nothing to do with the value; or choose other columns with --columns"
     )
 
 
@@ -184,8 +184,8 @@ def check_finite(table: Table, detectors: Sequence[str]) -> None:
     if len(rows):
         raise DataError(
             f"{len(rows):,} of {len(table.kept):,} events have a missing or infinite value in "
-            f"{', '.join(names)} ({table.told(rows)}); leave these rows out: a value that was not "
-            "recorded is not an event"
+            f"{', '.join(names)} ({table.describe(rows)}); leave these rows out: a value that was "
+            "not recorded is not an event"
         )
 
 
