@@ -27,6 +27,7 @@ from jaxtyping import install_import_hook
 CHECKED = (
     "offcut.augmentation",
     "offcut.checks",
+    "offcut.cytometry",
     "offcut.datasets",
     "offcut.driver",
     "offcut.estimators",
@@ -39,6 +40,7 @@ CHECKED = (
     "offcut.regions",
     "offcut.result",
     "offcut.samplers",
+    "offcut.tables",
 )
 #: A whole number is a float too, and a complex number (numpy's ArrayLike relies on it).
 CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
