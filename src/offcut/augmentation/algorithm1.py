@@ -30,12 +30,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Int, PyTree
 
-from offcut.augmentation.acceptance import (
-    Worst,
-    no_worst,
-    refuse_broken,
-    update_worst,
-)
+from offcut.augmentation.acceptance import Worst, no_worst, refuse_broken, update_worst
 from offcut.augmentation.rejections import (
     Layout,
     Rejected,
