@@ -55,7 +55,7 @@ class Match(ABC):
     description: str
     sites: tuple[str, ...]
 
-    def centre(self, points: HostPoints) -> np.ndarray:
+    def centre(self, points: HostPoints) -> np.ndarray | np.floating:
         """Where to measure from, once from the data on the host: keeps squares from cancelling."""
         return np.zeros(())
 

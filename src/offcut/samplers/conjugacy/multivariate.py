@@ -63,7 +63,7 @@ class MultivariateMatch(Match):
     mean: MeanPrior
     wishart_prior: tuple[Float[np.ndarray, ""], Known] | None  # nu, Psi
 
-    def centre(self, points: HostPoints) -> np.ndarray:
+    def centre(self, points: HostPoints) -> np.ndarray | np.floating:
         """The mean of the data."""
         return np.mean(np.asarray(points, float), axis=0)
 

@@ -243,7 +243,7 @@ class NormalMatch(Match):
     mean_prior: tuple[Known, Precision]
     phi_prior: tuple[Known, Known] | None
 
-    def centre(self, points: HostPoints) -> np.ndarray:
+    def centre(self, points: HostPoints) -> np.ndarray | np.floating:
         """The mean of the data."""
         x = np.asarray(points, float)
         return np.mean(np.log(x) if self.logarithm else x, axis=0)
