@@ -8,7 +8,8 @@ restriction the conditional of theta1 carries the factor P(|Y| <= B | theta1, th
 number of attempts the sweep keeps the old pair: given the rest, a mixture of the exact draw and
 the identity, so the target stays and the cost has a hard bound.
 
-``ModelSampler`` is what every sampler of a rejection model shares, whatever its step.
+``ModelSampler`` is what every sampler of a rejection model shares: its step is a list of moves, run
+in order, each of which leaves the restricted joint invariant by itself.
 """
 
 from __future__ import annotations
