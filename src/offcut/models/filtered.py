@@ -17,7 +17,7 @@ from typing import TypedDict, Unpack
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
 from offcut.errors import ModelError
 from offcut.models.prior import PriorLike, Theta
@@ -102,11 +102,11 @@ class Source:
         """Parts of a proposal that are never observed."""
         return () if self.noise is None else (TRUE,)
 
-    def recorded(self, point: Point) -> Point:
+    def recorded(self, point: PyTree) -> PyTree:
         """What of a proposal the filter sees."""
         return point if self.noise is None else point[NOISY]
 
-    def true(self, point: Point) -> Point:
+    def true(self, point: PyTree) -> PyTree:
         """What of a proposal the base has drawn."""
         return point if self.noise is None else point[TRUE]
 
@@ -179,7 +179,11 @@ class Filtered(RejectionModel):
         base, noise = self.source.given
         return call(name, base, prior=self.prior.given, **settings, noise=noise, **self._options())
 
-    def recorded(self, point: Point) -> Point:
+    def propose_points(self, key: KeyArray, theta: Theta, size: int) -> Points:
+        """The base as one batch."""
+        return self.source.sample_block(key, theta, size)
+
+    def recorded(self, point: PyTree) -> PyTree:
         """The noisy value where there is measurement error."""
         return self.source.recorded(point)
 
@@ -189,7 +193,7 @@ class Filtered(RejectionModel):
 
 
 class Selected(Filtered):
-    """The model that ``offcut.selected`` makes; the base is sampled as a batch."""
+    """The model that ``offcut.selected`` makes."""
 
     def __init__(
         self,
@@ -210,14 +214,6 @@ class Selected(Filtered):
 
     def __repr__(self) -> str:
         return self._called("selected", **self._given)
-
-    def propose_block(self, key: KeyArray, theta: Theta, size: int) -> Proposed:
-        """Base draws as one batch."""
-        key_point, key_accept = jax.random.split(key)
-        points = self.source.sample_block(key_point, theta, size)
-        log_accept = jax.vmap(self.log_accept, (None, 0))(theta, points)
-        uniform = jax.random.uniform(key_accept, (size,))
-        return Proposed(points, uniform < jnp.exp(log_accept), log_accept)
 
 
 def _of_noisy(name: str, function: Filter) -> Filter:
@@ -297,7 +293,7 @@ class Truncated(Filtered):
 
     def propose_block(self, key: KeyArray, theta: Theta, size: int) -> Proposed:
         """Base draws as one batch, no uniforms."""
-        points = self.source.sample_block(key, theta, size)
+        points = self.propose_points(key, theta, size)
         answers = jax.vmap(self._answer)(points)
         log_accept = None if answers.dtype == bool else _log_of(answers)
         return Proposed(points, answers.astype(bool), log_accept)
