@@ -26,10 +26,13 @@ from jaxtyping import install_import_hook
 #: Rooms whose annotations are checked in every call of these tests, shapes included.
 CHECKED = (
     "offcut.augmentation",
+    "offcut.base",
     "offcut.checks",
     "offcut.datasets",
     "offcut.driver",
     "offcut.files",
+    "offcut.kernels",
+    "offcut.methods",
     "offcut.models",
     "offcut.numerics",
     "offcut.programs",

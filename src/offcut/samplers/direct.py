@@ -41,7 +41,7 @@ from offcut.augmentation.joint import log_joint
 from offcut.augmentation.rejections import Layout
 from offcut.base import BROKEN, OK, Info, Kernel, LogDensity, Stage
 from offcut.errors import SettingsError, StartError
-from offcut.models.data import Observed, point_like
+from offcut.models.data import Covariates, Observed, point_like
 from offcut.models.filtered import Truncated
 from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
@@ -222,7 +222,7 @@ class State(NamedTuple):
     imputed: Imputed | None
 
 
-def why_not_direct(model: RejectionModel, covariates: tuple) -> str | None:
+def why_not_direct(model: RejectionModel, covariates: Covariates) -> str | None:
     """Why the mass of the window is not known, or None where it is."""
     if not isinstance(model, Truncated):
         return "it is for models made by offcut.truncated"
@@ -258,7 +258,12 @@ class DirectSampler(ModelSampler[State]):
     draws_rejections = False
 
     def __init__(
-        self, model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple
+        self,
+        model: RejectionModel,
+        layout: Layout,
+        kernel: Kernel,
+        covariates: Covariates,
+        settings: None = None,
     ) -> None:
         reason = why_not_direct(model, covariates)
         if reason is not None:
