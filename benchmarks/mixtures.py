@@ -89,8 +89,10 @@ class Ours:
             jnp.asarray((fit.means - data.shift) / data.scale),
             jnp.asarray(fit.roots / np.asarray(data.scale)[:, None]),
         )
-        weights = state.weights._replace(log_weights=jnp.log(jnp.asarray(fit.weights))[None])
-        state = state._replace(weights=weights, components=components)
+        log_weights = jnp.log(jnp.asarray(fit.weights))[None]
+        weights = state.mixture.weights._replace(log_weights=log_weights)
+        mixture = state.mixture._replace(weights=weights, components=components)
+        state = state._replace(mixture=mixture)
         if not self.in_window:
             return state
         layout = sampler.layout
@@ -135,8 +137,8 @@ class Ours:
     def fit(self) -> Fit:
         """The present state, as measured."""
         scale, shift = np.asarray(self.data.scale), np.asarray(self.data.shift)
-        weights = np.exp(np.asarray(self.state.weights.log_weights)[0])
-        means, roots = (np.asarray(a) for a in self.state.components)
+        weights = np.exp(np.asarray(self.state.mixture.weights.log_weights)[0])
+        means, roots = (np.asarray(a) for a in self.state.mixture.components)
         return Fit(weights, means * scale + shift, roots * scale[:, None])
 
     @property
@@ -302,11 +304,14 @@ def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
     from offcut.numerics.normal import draw_all, size
 
     sampler, state, data = ours.sampler, ours.state, ours.data
+    mixture = state.mixture
     layout, width, most = sampler.layout, size(data.x.shape[0]), jnp.int32(ours.budget)
     no = jnp.array(False)
     stage = Stage(most, no, no, no, no, no)
     key = keys.from_seed(4)
-    w = allocation.label_coefficients(state.components, state.weights.log_weights, layout.groups)
+    w = allocation.label_coefficients(
+        mixture.components, mixture.weights.log_weights, layout.groups
+    )
 
     def own_key(i: Any) -> Any:
         return jax.random.fold_in(key, i)
@@ -326,7 +331,7 @@ def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
         cells = jax.jit(sampler._cells)(labels, data)
 
         def reject(i: Any, run: Any) -> Any:
-            return sampler.run(own_key(i), state.components, events, cells, most, data)
+            return sampler.run(own_key(i), mixture.components, events, cells, most, data)
 
         def reshape(i: Any, state: Any) -> Any:
             return sampler._reshape(own_key(i), state, events, cells, stage, data)[0]
@@ -353,11 +358,11 @@ def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
 
         def reject(i: Any, held: Any) -> Any:
             spare = held._replace(count=jnp.int32(0))
-            return sampler.run(own_key(i), state, spare, most, data).collected
+            return sampler.run(own_key(i), mixture, spare, most, data).collected
 
         def reshape(i: Any, held: Any) -> Any:
             yes = jnp.array(True)
-            return sampler._reshape(own_key(i), state, held, events_only, yes, stage, data)[0]
+            return sampler._reshape(own_key(i), mixture, held, events_only, yes, stage, data)[0]
 
         rest = {
             "statistics of rejections": (
@@ -368,7 +373,7 @@ def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
 
     def move(i: Any, carry: tuple) -> tuple:
         def log_labels(counts: Any) -> Any:
-            return sampler.weights.log_labels(state.weights, counts)
+            return sampler.weights.log_labels(mixture.weights, counts)
 
         moved = split_merge(layout, own_key(i), 2, *carry, log_labels, data)
         return moved.units, moved.totals
@@ -380,7 +385,7 @@ def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
         return draw_all(own_key(i), data.base, totals[:K, :width])
 
     def weigh_masses(i: Any, log_mass: Any) -> Any:
-        return sampler.log_masses(own_key(i), state.components, state.weights.log_weights, data)
+        return sampler.log_masses(own_key(i), mixture.components, mixture.weights.log_weights, data)
 
     return {
         "rejections": (reject, runs),
@@ -388,9 +393,9 @@ def pieces(ours: Ours) -> dict[str, tuple[Any, Any]]:
         **rest,
         "exchange moves": (reshape, state if ours.in_window else runs),
         "two splits or merges": (move, (units, totals)),
-        "weights": (weigh, state.weights),
-        "components": (draw, state.components),
-        "masses in the window": (weigh_masses, state.log_mass),
+        "weights": (weigh, mixture.weights),
+        "components": (draw, mixture.components),
+        "masses in the window": (weigh_masses, mixture.log_mass),
     }
 
 

@@ -30,9 +30,11 @@ CHECKED = (
     "offcut.checks",
     "offcut.datasets",
     "offcut.driver",
+    "offcut.estimators",
     "offcut.files",
     "offcut.kernels",
     "offcut.methods",
+    "offcut.mixtures",
     "offcut.models",
     "offcut.numerics",
     "offcut.programs",
@@ -47,7 +49,7 @@ install_import_hook(list(CHECKED), CHECKER)  # before anything of ours is import
 import kill_me  # noqa: E402
 import offcut  # noqa: E402
 from kill_me import arrays_of  # noqa: E402
-from offcut.checks.unvisited import not_looked  # noqa: E402
+from offcut.checks.unvisited import Beyond  # noqa: E402
 from offcut.programs import cache as programs  # noqa: E402
 
 TESTS = Path(__file__).parent
@@ -90,9 +92,9 @@ def no_looks(request: pytest.FixtureRequest) -> Any:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("offcut.checks.before.LONG_RUN", np.inf)
+        patch.setattr("offcut.checks.looks.LONG_RUN", np.inf)
         patch.setattr(
-            "offcut.checks.unvisited.look_beyond", lambda *_: not_looked("not in these tests")
+            "offcut.checks.unvisited.look_beyond", lambda *_: Beyond(note="not in these tests")
         )
         yield
 

@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from offcut.app.cli.app import main
 
-main()
+if __name__ == "__main__":  # parts of ``offcut reproduce`` import it in processes of their own
+    main()

@@ -260,8 +260,8 @@ class Request(NamedTuple):
     kernel : of a kind that the method takes; None where the model is to choose.
     """
 
-    data: object
-    covariates: object
+    data: Any  # users' own, which each model checks
+    covariates: Any
     method: Method
     settings: MethodSettings | None = None
     kernel: Kernel | None = None

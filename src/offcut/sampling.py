@@ -11,8 +11,7 @@ import numpy as np
 import xarray as xr
 
 from offcut.base import Doubt, Kernel, Model, Prepared, Sampler
-from offcut.checks.before import pile_ups, prior_doubts
-from offcut.checks.unvisited import note_beyond
+from offcut.checks.looks import note_beyond, pile_ups, prior_doubts
 from offcut.driver.budget import certify, checked_budget
 from offcut.driver.chains import Settings, run_chains
 from offcut.driver.checkpoints import Store

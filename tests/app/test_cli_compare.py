@@ -11,6 +11,7 @@ from scipy import stats
 import offcut
 from cli import refused, run, told
 from offcut.app.compare import in_order, rows, verdict
+from offcut.base import Model
 from offcut.checks.comparison import Comparison, Contender, Measured, compare_samplers
 
 MODELS = """
@@ -39,7 +40,7 @@ def made_up(name, rates, mean=0.0, error=0.1, trouble="", **facts):
     """Repeats of one second with so many effective draws each."""
     ess = np.array(rates, float)[:, None]
     return Measured(
-        Contender(name, None, **facts),
+        Contender(name, Model(), **facts),
         ["a"],
         ess,
         np.full_like(ess, mean),
@@ -247,7 +248,7 @@ def test_where_all_samplers_are_stuck_there_is_no_reference_and_it_says_so(folde
 def test_ranks():
     slow, quick = made_up("slow", [5, 5]), made_up("quick", [50, 50])
     stuck = made_up("stuck", [500, 500], trouble="CHAINS DISAGREE, R-hat 2.00 (a)")
-    refused = Measured(Contender("refused", None), refusal="does not fit")
+    refused = Measured(Contender("refused", Model()), refusal="does not fit")
     found = Comparison([refused, stuck, slow, quick])
     assert in_order(found) == [quick, slow, stuck, refused]
     assert [row[0] for row in rows(found)] == ["quick", "slow", "stuck", "refused"]

@@ -125,7 +125,7 @@ def test_bad_fcs_files(folder):
     fcs("t.fcs", np.stack([X, -X], axis=1))
     (folder / "cut.fcs").write_bytes((folder / "t.fcs").read_bytes()[:-40])
     refused(run("fit", "mixture", "cut.fcs"), "cut.fcs cannot be read as FCS", "export it again")
-    refused(run("fit", "mixture", "t.fcs", "--columns", "CD8"), "'CD8'; the channels are FSC, CD4")
+    refused(run("fit", "mixture", "t.fcs", "--columns", "CD8"), "'CD8'; the columns are FSC, CD4")
     refused(
         run("fit", "mixture", "t.fcs"),
         "12 of 12 rows of t.fcs lie outside the window",
@@ -213,6 +213,15 @@ def test_groups(folder):
 )
 def test_bad_options(folder, options, says):
     refused(run("fit", "density", table(), *options), says)
+
+
+def test_options_that_have_another_name_now(folder):
+    kernel = ["--kernel", "matern52"]
+    refused(run("fit", "density", table(), *kernel), "--kernel", "chosen with --covariance")
+    refused(run("compare", "density", table(), *kernel), "chosen with --covariance")
+    refused(run("fit", "langevin", table(), *kernel), "how concentrations move", "--method")
+    refused(run("fit", "mixture", table(), "--prior", "window"), "chosen with --weights")
+    assert "--kernel" not in run("fit", "density", "--help").stdout
 
 
 def test_a_region_that_would_bend(folder):

@@ -28,8 +28,8 @@ N = len(X)
 def folder(tmp_path, monkeypatch):
     """A directory of its own, and small pictures."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("offcut.app.fit.mixture_pictures.GRID", 12)
-    monkeypatch.setattr("offcut.app.fit.mixture_pictures.MOST_DRAWS", 6)
+    monkeypatch.setattr("offcut.app.fit.mixture.GRID", 12)
+    monkeypatch.setattr("offcut.app.fit.mixture.MOST_DRAWS", 6)
     monkeypatch.setattr("offcut.app.fit.langevin.PREDICTED", 200)
     return tmp_path
 

@@ -13,8 +13,7 @@ import pytest
 import xarray as xr
 
 from cli import CURVE, refused, run, told
-from offcut.app.fit.folder import Folder
-from offcut.app.fit.manifest import MANIFEST, Manifest
+from offcut.app.fit.folder import MANIFEST, Folder, OwnedFolder
 from offcut.driver.checkpoints import Store, forget
 from offcut.errors import CheckpointError, SettingsError
 
@@ -75,7 +74,7 @@ def test_a_fit_leaves_what_others_put_there(folder):
     assert run(*words, "--resume").exit_code == 0
     assert all_there()
     # What the manifest lists and is not written again goes; what was changed since stays.
-    manifest = Manifest(out, "offcut fit")
+    manifest = OwnedFolder(out, "offcut fit")
     manifest.put("figures/stale.svg", "old")
     manifest.put("figures/edited.svg", "old")
     (out / "figures" / "edited.svg").write_text("new")
@@ -138,7 +137,7 @@ def test_a_manifest_reaches_nothing_outside(folder, name):
         try:
             again = Folder(out.path)
             again.open(REQUEST, resume=False, overwrite=True)
-            again.manifest.remove(list(again.manifest.earlier))
+            again.remove(list(again.earlier))
             again.finish(REQUEST)
         except SettingsError as error:
             assert "is damaged" in str(error)  # noqa: PT017 - or it does nothing

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from offcut.app.fit.folder import Folder, slug
-from offcut.app.fit.mixture_pictures import pairs_of
+from offcut.app.fit.mixture import pairs_of
 from offcut.app.fit.request import parameters, percent, plural, span
 from offcut.errors import SettingsError
 

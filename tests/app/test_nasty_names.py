@@ -88,8 +88,8 @@ def quiet_terminal(*texts: str) -> None:
 def folder(tmp_path, monkeypatch):
     """A directory of its own, and small pictures."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("offcut.app.fit.mixture_pictures.GRID", 8)
-    monkeypatch.setattr("offcut.app.fit.mixture_pictures.MOST_DRAWS", 4)
+    monkeypatch.setattr("offcut.app.fit.mixture.GRID", 8)
+    monkeypatch.setattr("offcut.app.fit.mixture.MOST_DRAWS", 4)
     return tmp_path
 
 

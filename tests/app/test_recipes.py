@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pkgutil import resolve_name
-from typing import Annotated
 
 import numpy as np
 import numpyro.distributions as dist
@@ -15,8 +14,7 @@ from typer.testing import CliRunner
 import offcut
 from cli import TINY
 from offcut.app.cli.fit import add_command
-from offcut.app.fit import options as o
-from offcut.app.fit.recipes import RECIPES, Recipe, options_of
+from offcut.app.fit.recipes import MODEL, RECIPES, Recipe, Rows, option, options_of
 from offcut.app.fit.request import Result, Task, by_group, read_boxed
 from offcut.app.html.page import Page
 
@@ -24,12 +22,13 @@ from offcut.app.html.page import Page
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=list(RECIPES))
 def test_recipes_name_what_there_is(recipe):
     assert callable(resolve_name(recipe.prepare))
-    assert issubclass(resolve_name(recipe.result), Result)
     known = {one.name for one in fields(recipe.options)}
     asked = {one.name for one in options_of(recipe.options)}
     assert set(recipe.compared) <= asked <= known
     assert all(set(chosen) <= known for chosen in recipe.samplers.values())
     assert set(recipe.approximate) <= set(recipe.samplers)
+    assert set(recipe.without) <= {one.name for one in fields(Rows)}
+    assert asked.isdisjoint(recipe.former)
     assert all(f"offcut fit {recipe.name} " in example for example in recipe.examples)
 
 
@@ -37,7 +36,7 @@ def test_recipes_name_what_there_is(recipe):
 # said of the result.
 @dataclass(frozen=True, kw_only=True)
 class HeightOptions:
-    scale: Annotated[float, o.option("--scale", help="Of the prior.", panel=o.MODEL)] = 10.0
+    scale: float = option(MODEL, 10.0, "Of the prior.")
 
 
 def prepare(request):
@@ -47,7 +46,7 @@ def prepare(request):
         lambda theta: dist.Normal(theta["mean"], 1),
         offcut.regions.Box(0, np.inf),
     )
-    return Task(model, by_group(table, table.values[:, 0]), table)
+    return Task(model, by_group(table, table.values[:, 0]), table, HeightResult)
 
 
 class HeightResult(Result):
@@ -66,9 +65,6 @@ HEIGHT = Recipe(
     description="A truncated normal distribution",
     options=HeightOptions,
     prepare="test_recipes:prepare",
-    result="test_recipes:HeightResult",
-    samplers={},
-    compared=(),
 )
 
 

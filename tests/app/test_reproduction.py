@@ -15,8 +15,7 @@ import pytest
 import offcut
 from offcut.app.reproduce import PARTS, reproduce
 from offcut.app.reproduce.finished import RunStore
-from offcut.app.reproduce.report import write_page
-from offcut.app.reproduce.run import PartError, run_all
+from offcut.app.reproduce.run import PartError, module_of, run_all, write_page
 from offcut.app.reproduce.section5_gvhd import modes
 from offcut.app.reproduce.section6_asymptotics import _direction
 from offcut.app.reproduce.section6_samplers import _nearness, _rate
@@ -277,13 +276,10 @@ def test_without_data_frames_are_simulated_and_marked(tmp_path):
     assert list(frames_from(None)) == ["simulated"]
     report = PartReport([("Part", "vcg", 2, [{"kind": "text", "text": "a < b"}])], [], [])
     report.save(tmp_path / "runs" / "quick", "vcg")
-    told = []
-    page = write_page(["vcg"], QUICK, None, tmp_path, time.time(), lambda *line: told.append(line))
-    text = page.read_text()
+    text = write_page(["vcg"], QUICK, None, tmp_path, time.time()).read_text()
     assert "<p>a &lt; b</p>" in text
     assert "SIMULATED" in text
     assert "quick version" in text
-    assert told
 
 
 def test_the_page_counts_what_differs_and_what_was_finished_before(tmp_path):
@@ -296,7 +292,7 @@ def test_the_page_counts_what_differs_and_what_was_finished_before(tmp_path):
         tmp_path / "runs" / "full", "parkinsons"
     )
     text = write_page(
-        ["parkinsons"], FULL, None, tmp_path, time.time(), lambda *_: None, "offcut reproduce"
+        ["parkinsons"], FULL, None, tmp_path, time.time(), "offcut reproduce"
     ).read_text()
     assert "2 numbers and claims of the paper are compared; <strong>1</strong> differ" in text
     assert "parkinsons-control" in text
@@ -311,8 +307,8 @@ def test_a_part_that_fails_says_why(tmp_path):
 
 
 def test_ctrl_c_is_kind(tmp_path):
-    """The worker ends within seconds, says so, and leaves a state to go on from."""
-    command = [sys.executable, "-m", "offcut.app.reproduce.worker", "parkinsons", "quick"]
+    """Parts end within seconds, which is said, and leave a state to go on from."""
+    command = [sys.executable, "-m", "offcut", "reproduce", "parkinsons", "-o"]
     process = subprocess.Popen(
         [*command, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -324,14 +320,19 @@ def test_ctrl_c_is_kind(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130, said
-    assert "interrupted; what was done is kept" in said
+    assert "Interrupted; what was done is kept" in said
     assert "Traceback" not in said
     assert not (tmp_path / "runs" / "quick" / "parkinsons-disease" / "facts.json").exists()
 
 
-def test_every_part_has_a_module_with_both_functions():
-    from offcut.app.reproduce.run import module_of
+def test_a_part_that_breaks_says_where(tmp_path):
+    """An error that nobody expected comes from the other process with its last lines."""
+    (tmp_path / "runs").write_text("a file in the way of a folder")
+    with pytest.raises(PartError, match=r"runs"):
+        run_all(["parkinsons"], QUICK, None, tmp_path, 1, lambda *_: None)
 
+
+def test_every_part_has_a_module_with_both_functions():
     for part in PARTS:
         module = module_of(part)
         assert callable(module.run)

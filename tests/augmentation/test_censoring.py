@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import offcut
-from offcut.checks.before import pile_ups, piles
+from offcut.checks.looks import pile_ups, piles
 from offcut.errors import DataError, ModelError, StartError, TrustWarning
 from offcut.samplers.choice import observe
 

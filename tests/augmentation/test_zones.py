@@ -13,7 +13,7 @@ import xarray as xr
 import offcut
 from offcut.augmentation.hidden import find_clamped
 from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
-from offcut.checks.before import pile_ups
+from offcut.checks.looks import pile_ups
 from offcut.errors import DataError, ModelError, StartError
 from offcut.result.diagnostics import Run
 from offcut.result.overview import _undrawn

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import offcut
-from offcut.checks.before import warning_before
+from offcut.checks.looks import warning_before
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.samplers.choice import observe
 

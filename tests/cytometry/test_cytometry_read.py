@@ -131,8 +131,11 @@ def test_groups_of_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("CD4,CD8\n1,2\n3,oops\n4,5\n", r"'CD8' holds text: 1 of 3 .* row 1, .*'oops'"),
-        ("CD4,CD8\n1,2\n3,\n4,n/a\n", r"2 of 3 events have a missing .* in CD8 \(rows 1 and 2"),
+        (
+            "CD4,CD8\n1,2\n3,oops\n4,5\n",
+            r"'CD8' of bad.csv holds text: 1 of 3 .* line 3 .*'oops'",
+        ),
+        ("CD4,CD8\n1,2\n3,\n4,n/a\n", r"2 of 3 events have a missing .* in CD8 \(lines 3 and 4 of"),
         ("CD4,CD8\n1,2\n3,inf\n", "1 of 2 events have a missing or infinite"),
         ("1,2\n3,4\n", "first line of .* holds numbers"),
         ("CD4;CD8\n1;2\n", "commas"),
@@ -165,15 +168,15 @@ def test_damaged_files(tmp_path: Path, suffix: str) -> None:
         ({"source": "nowhere.fcs"}, "nowhere.fcs does not exist"),
         ({"source": Path(__file__).parent}, "is a directory"),
         ({"source": __file__}, r"of no known kind \(.py\)"),
-        ({"source": np.zeros((2, 2, 2))}, "got one of shape"),
+        ({"source": np.zeros((2, 2, 2))}, "holds an array of shape"),
         ({"source": [[1.0, 2.0], [3.0]]}, "same number of entries"),
         ({"source": np.zeros((0, 2))}, "no events"),
         ({"source": [["a", "b"]]}, "holds text"),
         ({"channels": ["CD4"]}, "2 different names"),
         ({"channels": [2]}, "there are 2, from 0"),
-        ({"channels": [0, 0]}, "chosen twice"),
+        ({"channels": [0, 0]}, "names 0 more than once"),
         ({"channels": []}, "channels is empty"),
-        ({"group": "patient"}, "names a column"),
+        ({"group": "patient"}, "group: there is no such column: 'patient'"),
         ({"group": [1, 2]}, "label for each of the 4 events"),
         ({"group": ["a", None, "b", "b"]}, "1 events have no group"),
         (
@@ -357,7 +360,7 @@ def test_channels_by_either_name(tmp_path: Path) -> None:
     assert np.array_equal(read(path, "time").values, values[:, 3:] * 0.5)
     with pytest.raises(DataError, match=r"'CD3'; the channels are FSC-H, FL1-H \(CD4\), FL2-H"):
         read(path, ["CD3"])
-    with pytest.raises(DataError, match="FCS files have no labels"):
+    with pytest.raises(DataError, match=r"FCS files have no column with groups.*concatenate"):
         read(path, group="patient")
 
 
@@ -607,7 +610,7 @@ def test_from_anndata(annotated: Any) -> None:
         from_anndata(annotated, layer="thrice")
     with pytest.raises(DataError, match="not both"):
         from_anndata(annotated, layer="twice", obsm="pca")
-    with pytest.raises(DataError, match="obs has no column 'site'"):
+    with pytest.raises(DataError, match="no such column in obs: 'site'; the columns are patient"):
         read(annotated, group="site")
 
 

@@ -25,7 +25,7 @@ from offcut.cytometry import (
     read,
     write_gating_ml,
 )
-from offcut.errors import DataError, TrustWarning
+from offcut.errors import DataError, SettingsError, TrustWarning
 from offcut.mixtures.populations import Population
 
 CHANNELS = ["CD4", "CD8", "CD3"]
@@ -218,17 +218,24 @@ def test_flowkit_with_compensation(points: np.ndarray, tmp_path: Path) -> None:
         assert np.array_equal(gate.contains(events), result.get_gate_membership(ids[gate.name]))
 
 
-def test_flowkit_objects(points: np.ndarray) -> None:
+@OLD_KEYWORD
+def test_flowkit_objects(points: np.ndarray, tmp_path: Path) -> None:
+    """By way of the file, as the words for the old spelling say."""
     flowkit = pytest.importorskip("flowkit", exc_type=ImportError)
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(points, columns=CHANNELS)
-    for gate in all_kinds(POPULATIONS):
-        theirs = gate.to_flowkit({"CD3": "scale_1"}, "FCS")
+    drawn = all_kinds(POPULATIONS)
+    ids = write_gating_ml(tmp_path / "gates.xml", drawn, {n: SCALES[0][n] for n in CHANNELS}, "FCS")
+    strategy = flowkit.parse_gating_xml(str(tmp_path / "gates.xml"))
+    for gate in drawn:
+        theirs = strategy.get_gate(ids[gate.name])
         assert isinstance(theirs, getattr(flowkit.gates, type(gate).__name__))
         assert [axis.id for axis in theirs.dimensions] == list(gate.channels)
-        assert {axis.id: axis.transformation_ref for axis in theirs.dimensions}["CD3"] == "scale_1"
+        assert {axis.id: axis.transformation_ref for axis in theirs.dimensions}["CD3"] is None
         assert theirs.dimensions[0].compensation_ref == "FCS"
         assert np.array_equal(theirs.apply(frame), gate.contains(frame))
+        with pytest.raises(SettingsError, match=r"flowkit.parse_gating_xml.*get_gate\(ids"):
+            gate.to_flowkit({"CD3": "scale_1"}, "FCS")
 
 
 def test_the_file_itself(tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ from jax.scipy.special import gammaln
 from scipy import stats
 
 import offcut
+from offcut.augmentation.rejections import spare_section
 from offcut.base import OK
 from offcut.checks.invariance import plain_stage
 from offcut.langevin import draws, rejections
 from offcut.langevin import sampler as turns
-from offcut.langevin.augmented import AugmentedSampler, Kept
+from offcut.langevin.augmented import AugmentedSampler
 from offcut.langevin.hypergeometric import log_h
 from offcut.langevin.model import ROUTES
 from offcut.langevin.rejections import Held, Layout, nothing, run
@@ -60,15 +61,15 @@ def own_part(sampler, case, key, kappa):
     fallen = jnp.sort(kappa)[::-1]
     if isinstance(sampler, AugmentedSampler):
         held = nothing(case.layout, ROOM)
-        drawn = run(case.layout, key, fallen, n, budget, held.taken, 0)
-        held = Held(drawn.taken, jnp.int32(0), drawn.stopped, drawn.along)
-        return Kept(held, jnp.array(True)), drawn.rejected <= case.budget
+        drawn = run(case.layout, key, fallen, n, budget, held.rejected)
+        held = Held(drawn.rejected, drawn.along, jnp.array(True))
+        return held, drawn.size <= case.budget
     if isinstance(sampler, WalkSampler):
         key_count, key_estimate = jax.random.split(key)
-        count = run(case.layout, key_count, fallen, n, budget).rejected
+        count = run(case.layout, key_count, fallen, n, budget).size
         r = jnp.int32(20)
         # At stationarity an estimate is size-biased: k then comes before r + n acceptances.
-        k = run(case.layout, key_estimate, fallen, r + n, jnp.int32(10**6)).rejected * 1.0
+        k = run(case.layout, key_estimate, fallen, r + n, jnp.int32(10**6)).size * 1.0
         x = r * 1.0
         estimate = gammaln(x + n + k) - gammaln(x + n) - gammaln(x + k) + gammaln(x)
         return Walked(count, estimate, r), count <= case.budget
@@ -196,8 +197,8 @@ class SumsForgotten(AugmentedSampler):
     """The rejections' own columns are left out of the joint."""
 
     def _rejections(self, key, state, stage, data):
-        kept, *rest = super()._rejections(key, state, stage, data)
-        return kept._replace(held=kept.held._replace(along=0 * kept.held.along)), *rest
+        held, *rest = super()._rejections(key, state, stage, data)
+        return held._replace(along=0 * held.along), *rest
 
 
 class OneFrameShort(AugmentedSampler):
@@ -231,7 +232,8 @@ def test_the_joint_as_printed_in_section_5_2_is_caught(monkeypatch):
 
     def printed(layout, kappa, n, along, held):
         missing = sum(
-            jnp.sum(held.stopped[j:]) * log_h(layout.d - j, kappa[j]) for j in range(layout.p)
+            jnp.sum(held.rejected.count[j:]) * log_h(layout.d - j, kappa[j])
+            for j in range(layout.p)
         )
         return right(layout, kappa, n, along, held) + missing
 
@@ -266,7 +268,7 @@ def test_rejections_have_their_law():
     layout, kappa = Layout.of(200, 3, 2), jnp.array([12.0, 6.0])
     found = jax.jit(
         lambda k: jax.lax.map(
-            lambda key: run(layout, key, kappa, jnp.int32(200), jnp.int32(10**6)).rejected,
+            lambda key: run(layout, key, kappa, jnp.int32(200), jnp.int32(10**6)).size,
             jax.random.split(k, 3000),
         )
     )(keys.from_seed(0))
@@ -290,8 +292,11 @@ def test_the_sum_over_rejections_does_not_depend_on_the_buffer():
     values = []
     for capacity in (128, 1000):
         held = nothing(layout, capacity)
-        taken = held.taken.at[0, 1, :100].set(c)
-        held = Held(taken, jnp.int32(1), jnp.array([100], jnp.int32), jnp.zeros(2))
-        values.append(joint(at, held))
+        spare = spare_section(layout.rows, held.rejected, held.rejected)
+        rows = spare.offset + np.arange(100)
+        spare = spare._replace(
+            points=(spare.points[0].at[rows].set(c),), count=jnp.array([100], jnp.int32)
+        )
+        values.append(joint(at, held._replace(rejected=spare)))
     for first, second in zip(*values, strict=True):
         np.testing.assert_array_equal(first, second)

@@ -199,6 +199,7 @@ def test_few_events_and_a_vague_base_end_in_bounded_time():
         assert "void" in posterior.attrs["tv_note"]
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -5,8 +5,6 @@ Most posteriors here are made by hand, so that nothing is sampled and little com
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,8 +16,9 @@ import offcut
 from offcut.errors import DataError, SettingsError
 from offcut.mixtures.evaluation import draws_of
 from offcut.mixtures.groups import as_names, find_groups
-from offcut.mixtures.membership import probabilities
-from offcut.mixtures.populations import draw_labels
+from offcut.mixtures.populations import draw_labels, probabilities
+from offcut.mixtures.sampler import Mixture
+from offcut.mixtures.weights import WeightState
 from offcut.mixtures.window_mass import ANCHORS, importance_mass
 from offcut.numerics import keys
 from offcut.numerics.normal import Components, NormalInverseWishart, data_covariance
@@ -142,9 +141,11 @@ def test_every_draw_integrates_to_one(name):
                     for s in range(DRAWS)
                 ]
             states = [
-                SimpleNamespace(
-                    weights=SimpleNamespace(log_weights=jnp.log(jnp.asarray(weights[s]))[None]),
-                    log_mass=drawn[s].log,
+                Mixture(
+                    WeightState(jnp.log(jnp.asarray(weights[s]))[None], jnp.ones(())),
+                    None,
+                    drawn[s].log,
+                    None,
                 )
                 for s in range(DRAWS)
             ]
@@ -370,6 +371,7 @@ def by_name(names=("pre", "post")):
     return posterior_of(x, means, covariances, shares, group=group), x, group, shares
 
 
+@pytest.mark.usefixtures("unchecked")  # 0.0 names no group
 def test_groups_are_asked_for_by_name():
     posterior, x, _, shares = by_name()
     model = offcut.TruncatedMixture(components=K, hierarchical=True)

@@ -17,9 +17,8 @@ from offcut.mixtures.rejections import _share
 from offcut.mixtures.weights import (
     Concentration,
     Hierarchy,
-    HierarchyState,
     Sticks,
-    StickState,
+    WeightState,
     break_sticks,
     log_dirichlet_multinomial,
     log_stick_labels,
@@ -147,7 +146,7 @@ def test_label_probabilities_sum_to_one():
 def test_weights_and_their_scale_have_the_density_of_log_measure():
     """Sticks: against v ~ Beta(1, alpha) and a flat log u, through a numerical Jacobian."""
     K, alpha = 4, 1.7
-    state = StickState(jnp.zeros((1, K)), jnp.array(alpha))
+    state = WeightState(jnp.zeros((1, K)), jnp.array(alpha))
     sticks = Sticks(Concentration(alpha), K)
 
     def rates(parts):  # (logit v_1, ..., logit v_{K-1}, log u) -> log lambda
@@ -170,8 +169,8 @@ def test_weights_and_their_scale_have_the_density_of_log_measure():
 
 def test_weights_of_groups_have_the_density_of_log_measure():
     beta, group_alpha = np.array([0.5, 0.3, 0.2]), 2.5
-    state = HierarchyState(
-        jnp.zeros((2, 3)), jnp.log(jnp.asarray(beta)), jnp.array(1.0), jnp.array(group_alpha)
+    state = WeightState(
+        jnp.zeros((2, 3)), jnp.array(1.0), jnp.log(jnp.asarray(beta)), jnp.array(group_alpha)
     )
     hierarchy = Hierarchy(Concentration(1.0), Concentration(group_alpha), 3, 2)
 

@@ -410,7 +410,7 @@ def test_a_sampler_has_the_concentration_that_was_asked_for():
     for middle in (1.0, 50.0):
         model = mixture(alpha=dist.TruncatedNormal(middle, 0.1, low=0.0))
         sampler, _, _ = prepare(model, TWO)
-        drawn = sampler.weights.alpha.from_prior(jax.random.key(0))
+        drawn = sampler.weights.alpha.first(jax.random.key(0))
         assert abs(float(drawn) - middle) < 1.0
 
 

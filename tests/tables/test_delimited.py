@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 
 from offcut.cytometry import read
 from offcut.errors import DataError
-from offcut.tables.read import read_table
+from offcut.tables.read import COMMAND_LINE
+from offcut.tables.read import read_table as read_any
 
+#: As the command line reads.
+read_table = partial(read_any, interface=COMMAND_LINE)
 KINDS = (".csv", ".tsv", ".csv.gz", ".TSV")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,9 +11,13 @@ import pytest
 from offcut.app.fit.parse import parse_budget, parse_frame, parse_limits, parse_transform
 from offcut.errors import DataError, SettingsError
 from offcut.regions import Ball, Box
-from offcut.tables.read import read_table
-from offcut.tables.rows import box_of, combined, is_inside, settle_missing, settle_outside
+from offcut.tables.read import COMMAND_LINE
+from offcut.tables.read import read_table as read_any
+from offcut.tables.table import settle_missing
+from offcut.tables.windows import box_of, combined, is_inside, settle_outside
 
+#: As the command line reads.
+read_table = partial(read_any, interface=COMMAND_LINE)
 CSV = """,who,a,b,when,note
 0,ann,1.0,2,2024-01-01,
 1,bob,2.0,3,2024-01-02,
@@ -46,10 +51,10 @@ def test_lines_are_those_of_the_file(tmp_path):
         read_table(path, None, None)
 
 
-def test_rows_where_lines_cannot_be_told(tmp_path):
+def test_lines_where_a_field_goes_on_in_the_next_one(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text('a,b\n"1\n",2\n3,x\n5,6\n')
-    with pytest.raises(DataError, match="in row 1, counted from 0"):
+    with pytest.raises(DataError, match="in line 4 of the file"):
         read_table(path, None, None)
 
 

@@ -9,11 +9,11 @@ import importlib.util
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offcut.app.fit.manifest import MANIFEST, Manifest
+from offcut.app.fit.folder import MANIFEST, OwnedFolder
 from offcut.app.fit.recipes import RECIPES, Recipe
 from offcut.app.fit.request import Request, read_rows
 from offcut.app.html.markup import literal
@@ -22,6 +22,9 @@ from offcut.checks.comparison import Comparison, Contender, Measured
 from offcut.errors import SettingsError
 from offcut.methods import KERNELS
 from offcut.samplers.choice import method_named
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TABLE, PAGE, FIGURES, RATES = "comparison.csv", "report.html", "figures", "rates"
 HEAD = ["sampler", "approximate", "quantity", "ess_per_second", "low_95%", "high_95%", "mean"]
@@ -43,8 +46,8 @@ def verdict(found: Comparison, one: Measured) -> str:
     largest, quantity = found.disagreement(one)
     if np.isnan(largest):
         return ""
-    told = "DISAGREES" if disagrees(found, one) else "agrees"
-    return f"{told}, |z| {largest:.1f} ({quantity})"
+    word = "DISAGREES" if disagrees(found, one) else "agrees"
+    return f"{word}, |z| {largest:.1f} ({quantity})"
 
 
 def disagrees(found: Comparison, one: Measured) -> bool:
@@ -59,38 +62,38 @@ def in_order(found: Comparison) -> list[Measured]:
 
 def rows(found: Comparison) -> list[list[Any]]:
     """Every contender and quantity."""
-    told: list[list[Any]] = []
+    table: list[list[Any]] = []
     for one in in_order(found):
         approximate = "yes" if one.contender.approximate else "no"
         if one.refusal:
-            told.append([one.contender.name, approximate, *[""] * 9, one.refusal])
+            table.append([one.contender.name, approximate, *[""] * 9, one.refusal])
         for quantity, r_hat in zip(one.quantities, one.r_hat, strict=True):
             rate = one.rate(quantity)
-            told.append(
+            table.append(
                 [
                     *(one.contender.name, approximate, quantity),
                     *(rate.middle, rate.low, rate.high, *one.estimate(quantity)),
                     *(len(one.seconds), r_hat, one.trouble, ""),
                 ]
             )
-    return told
+    return table
 
 
-def comparison_folder(folder: Path) -> Manifest:
+def comparison_folder(folder: Path) -> OwnedFolder:
     """Where a comparison goes, refused where it would write over what it did not write."""
-    manifest = Manifest(folder, "offcut compare")
-    manifest.check_folders(FIGURES)
-    manifest.check_files(TABLE, PAGE, MANIFEST)
-    strangers = manifest.strangers(TABLE, PAGE, f"{FIGURES}/{RATES}.svg")
+    owned = OwnedFolder(folder, "offcut compare")
+    owned.check_folders(FIGURES)
+    owned.check_files(TABLE, PAGE, MANIFEST)
+    strangers = owned.strangers(TABLE, PAGE, f"{FIGURES}/{RATES}.svg")
     if strangers:
         raise SettingsError(
             f"{folder} holds {strangers[0]} already, which offcut compare did not write or which "
             "was changed since; move it away, or name another directory with -o"
         )
-    return manifest
+    return owned
 
 
-def write_comparison(found: Comparison, folder: Manifest, what: str, command: str) -> list[Path]:
+def write_comparison(found: Comparison, folder: OwnedFolder, what: str, command: str) -> list[Path]:
     """``comparison.csv`` and a page."""
     import matplotlib
 
@@ -132,9 +135,9 @@ def write_comparison(found: Comparison, folder: Manifest, what: str, command: st
     )
     if found.without_reference():
         section.notice(NO_REFERENCE)
-    refused = [one for one in found.measured if one.refusal]
-    for one in refused:
-        section.notice(literal(f"{one.contender.name} does not fit: {one.refusal}"))
+    for one in found.measured:
+        if one.refusal:
+            section.notice(literal(f"{one.contender.name} does not fit: {one.refusal}"))
     making = page.section("How this was made", "making")
     making.code(command)
     making.machine()
@@ -153,7 +156,7 @@ def _short(number: float) -> str:
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
-def _figure(ran: list[Measured]) -> Any:
+def _figure(ran: list[Measured]) -> Figure:
     from offcut.plots.style import BLUE, INK, ORANGE, STYLE, pyplot, words
 
     plt = pyplot()
@@ -177,8 +180,8 @@ def _figure(ran: list[Measured]) -> Any:
 EXAMPLE = "offcut compare models.py:model heights.csv"
 
 
-def contenders(request: Request) -> tuple[list[Contender], np.ndarray, Any]:
-    """Samplers, the data, and what was read; ``request.model`` may be ``path.py:NAME``."""
+def contenders(request: Request) -> tuple[list[Contender], np.ndarray]:
+    """Samplers and the data; ``request.model`` may be ``path.py:NAME``."""
     if request.model in RECIPES:
         return _of_recipe(RECIPES[request.model], request)
     if ".py" not in request.model:
@@ -187,40 +190,45 @@ def contenders(request: Request) -> tuple[list[Contender], np.ndarray, Any]:
             f"Python file and the name of a model in it ({EXAMPLE})"
         )
     model = load_model(request.model)
-    table = read_rows(request)
-    values = table.values[:, 0] if len(table.names) == 1 else table.values
-    return _of_model(model), values, table
+    values = read_rows(request).values
+    return _of_model(model), values[:, 0] if values.shape[1] == 1 else values
 
 
-def _of_recipe(recipe: Recipe, request: Request) -> tuple[list[Contender], np.ndarray, Any]:
-    found, task = [], None
-    for name, chosen in recipe.samplers.items():
-        task = recipe.prepared(replace(request, options=replace(request.options, **chosen)))
-        target = name if recipe.own_targets else ""
-        approximate = name in recipe.approximate
-        found.append(Contender(name, task.model, None, approximate, target, task.method))
-    assert task is not None
-    return found, next(iter(task.data.values())), task.table
+def _of_recipe(recipe: Recipe, request: Request) -> tuple[list[Contender], np.ndarray]:
+    tasks = {
+        name: recipe.prepared(replace(request, options=replace(request.options, **chosen)))
+        for name, chosen in recipe.samplers.items()
+    }
+    found = [
+        Contender(
+            name,
+            task.model,
+            approximate=name in recipe.approximate,
+            target=name if recipe.own_targets else "",
+            method=task.method,
+        )
+        for name, task in tasks.items()
+    ]
+    return found, next(iter(next(iter(tasks.values())).data.values()))
 
 
-def _of_model(model: Any) -> list[Contender]:
+def _of_model(model: Model) -> list[Contender]:
     """Every kernel that a rejection model takes on its first route, and its other routes; other
     models by each of theirs.
     """
     import offcut
 
-    first, *others = model.methods
-    names = [name for kind in first.kernels for name in KERNELS[kind]]
-    if model.rejection_model() is None:
-        names, others = [], model.methods
-    kernels = [Contender(name, model, getattr(offcut, name)(), method=first.name) for name in names]
-    return [
-        *kernels,
-        *(Contender(o.name, model, None, not o.exact, method=o.name) for o in others),
-    ]
+    first, others = model.methods[0], model.methods
+    kernels = []
+    if model.rejection_model() is not None:
+        names = [name for kind in first.kernels for name in KERNELS[kind]]
+        made = {name: getattr(offcut, name)() for name in names}
+        kernels = [Contender(name, model, one, method=first.name) for name, one in made.items()]
+        others = others[1:]
+    return kernels + [Contender(o.name, model, None, not o.exact, method=o.name) for o in others]
 
 
-def load_model(text: str) -> Any:
+def load_model(text: str) -> Model:
     """The model that ``path/to/file.py:NAME`` means; without a name the only one in the file."""
     path_text, colon, name = text.rpartition(":")
     if not colon or "/" in name or "\\" in name:

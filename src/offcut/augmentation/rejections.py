@@ -115,7 +115,7 @@ def spare_section(layout: Layout, held: Rejected, before: Rejected) -> Rejected:
         same = held.offset == before.offset
         third = 3 * rows - held.offset - before.offset
         offset = jnp.where(same, (held.offset + rows) % (3 * rows), third)
-    return held._replace(offset=offset, count=jnp.int32(0))
+    return held._replace(offset=offset, count=jnp.zeros_like(held.count))
 
 
 def resized_rejected(layout: Layout, rejected: Rejected, capacity: int) -> Rejected:

@@ -333,12 +333,9 @@ class _Runs:
     def __init__(
         self, contender: Contender, data: PyTree, covariates: PyTree, settings: Settings
     ) -> None:
-        self.model, self.settings = contender.model, settings
-        self.sampler, self.arrays, self.observed = prepare(
-            contender.model, data, covariates, contender.kernel, contender.method
-        )
-        self.programs = blocks_of(self.sampler)
-        self.n = next(iter(self.observed.values())).shape[0]
+        prepared = prepare(contender.model, data, covariates, contender.kernel, contender.method)
+        self.sampler, self.arrays, self.n = prepared.sampler, prepared.arrays, prepared.n
+        self.settings, self.programs = settings, blocks_of(self.sampler)
 
     def rehearse(self) -> None:
         """Compile, so that no repeat pays for it."""

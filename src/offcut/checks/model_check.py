@@ -186,7 +186,7 @@ def _check_log_accept(simulated: Simulated) -> Item:
     values = simulated.each(lambda t, y, *c: jnp.asarray(model.log_accept(t, y, *c)))
     wrong = is_broken(values)
     if wrong.any():
-        index = tuple(np.argwhere(wrong)[0])
+        index = tuple(np.argwhere(wrong)[0].tolist())
         return Item(
             name,
             False,
@@ -217,7 +217,7 @@ def _check_gradients(simulated: Simulated) -> Item:
     observed, rejected = simulated.each(both)
     for what, good in {"accepted": observed, "rejected": rejected}.items():
         if not good.all():
-            index = tuple(np.argwhere(~good)[0])
+            index = tuple(np.argwhere(~good)[0].tolist())
             return Item(name, False, f"NaN or inf for an {what} point at {simulated.place(index)}")
     return Item(name, True, f"at {observed.size:,} simulated points")
 
@@ -235,7 +235,7 @@ def _check_score(simulated: Simulated) -> Item:
 
     log_q = simulated.each(model.log_proposal)
     if not np.isfinite(log_q).all():
-        index = tuple(np.argwhere(~np.isfinite(log_q))[0])
+        index = tuple(np.argwhere(~np.isfinite(log_q))[0].tolist())
         return Item(
             name,
             False,

@@ -3,7 +3,7 @@
 A prior that looks harmless may say that next to nothing passes. Sweeps then take long and mix
 slowly, and the posterior has a tail that no run will see the end of. That can be known before:
 acceptance rates at draws from the prior are counted, here at length and before a long run in short
-(``before.py``).
+(``looks.py``).
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ where its standard deviation exceeds one are left out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import nan
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import xarray as xr
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 from scipy import stats
 from scipy.special import logsumexp
@@ -245,15 +245,10 @@ MOST_COLUMNS = 50
 class Beyond(NamedTuple):
     """What was found; ``share`` is nan where no estimate was made, and ``note`` says why."""
 
-    share: float  # of the posterior, where |Y| would be more than twice the largest seen
-    shift: float  # of a posterior mean by that share, in its standard errors; the largest
-    place: str  # the likeliest theta there
-    note: str
-
-
-def not_looked(note: str) -> Beyond:
-    """No estimate, and why."""
-    return Beyond(float("nan"), float("nan"), "", note)
+    share: float = nan  # of the posterior, where |Y| would be more than twice the largest seen
+    shift: float = nan  # of a posterior mean by that share, in its standard errors; the largest
+    place: str = ""  # the likeliest theta there
+    note: str = ""
 
 
 def look_beyond(
@@ -276,7 +271,7 @@ def look_beyond(
     """
     reason = _reason_not_to(model, data, n)
     if model is None or reason:
-        return not_looked(reason)
+        return Beyond(note=reason)
     key = keys.from_seed(seed)
     rejected = drawn.stats["rejected"].ravel()
     rows = np.unique(np.linspace(0, rejected.size - 1, MOST_DRAWS).astype(int))
@@ -296,7 +291,7 @@ def look_beyond(
         size,
     )
     if points is None:
-        return not_looked("the model accepts too little where the run was")
+        return Beyond(note="the model accepts too little where the run was")
     positions = np.concatenate([from_prior, around(run, np.random.default_rng(abs(seed)))])
     most = 2.0 * max(int(rejected.max()), 1)
     edge = np.log(n) - np.log(n + most) - points.log_scale
@@ -319,16 +314,16 @@ def look_beyond(
     # Normal noise of that variance raises the mean by exp(variance / 2).
     log_weight = np.where(usable, log_weight - noise / 2, -np.inf)
     if not usable.any():
-        return not_looked("too few points for so many observations")
+        return Beyond(note="too few points for so many observations")
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
     if _effective(weight[~far]) < 10 * FEW:
-        return not_looked("the candidates do not cover the run")
+        return Beyond(note="the candidates do not cover the run")
     if _effective(weight[far]) < FEW:
-        return Beyond(0.0, 0.0, "", "")
+        return Beyond(0.0, 0.0)
     theta = {name: found["theta"][name][far] for name in drawn.draws}
     place = {name: theta[name][np.argmax(weight[far])] for name in model.prior.names}
-    return Beyond(float(weight[far].sum()), _shift(drawn, theta, weight[far]), shown(place, 3), "")
+    return Beyond(float(weight[far].sum()), _shift(drawn, theta, weight[far]), shown(place, 3))
 
 
 def _reason_not_to(model: RejectionModel | None, data: PyTree, n: int) -> str:
@@ -364,34 +359,3 @@ def _shift(drawn: Drawn, theta: dict[str, np.ndarray], weight: Each) -> float:
             if error > 0 and np.isfinite(moved):
                 largest = max(largest, abs(moved) / error)
     return largest
-
-
-#: With less missing information than this a chain forgets within ten sweeps where it was, and the
-#: data, not the rejections, hold the parameters: there is nothing to get stuck in. (Runs that were
-#: stuck had 0.97 and more.)
-WORTH_A_LOOK = 0.8
-#: A shorter run is a trial; a look would take longer than the run.
-ENOUGH_DRAWS = 1000
-
-
-def note_beyond(
-    posterior: xr.DataTree, model: RejectionModel | None, data: PyTree, drawn: Drawn
-) -> None:
-    """Look where a run has not been, if it is worth it, and write what was found into attrs.
-
-    They are ``beyond_share``, ``beyond_shift``, ``beyond_place`` and ``beyond_note``.
-    """
-    attrs = posterior.attrs
-    missing = attrs["missing_information"]
-    if not attrs["draws_rejections"]:
-        found = not_looked("this sampler draws no rejections")
-    elif drawn.stats["rejected"].size < ENOUGH_DRAWS:
-        found = not_looked(f"fewer than {ENOUGH_DRAWS:,} draws")
-    elif np.isfinite(missing) and missing < WORTH_A_LOOK:
-        found = not_looked("no need: little information is missing")
-    else:
-        try:
-            found = look_beyond(model, data, drawn, attrs["n_observations"], attrs["seed"])
-        except Exception as error:  # a finished run is not lost to a look at its neighbourhood
-            found = not_looked(f"failed: {type(error).__name__}: {error}")
-    attrs.update({f"beyond_{name}": value for name, value in found._asdict().items()})

@@ -8,8 +8,7 @@ take populations to other programs, ``from_anndata`` and ``to_anndata`` to other
 from __future__ import annotations
 
 from offcut.cytometry.annotated import from_anndata, to_anndata
-from offcut.cytometry.concatenation import concatenate
-from offcut.cytometry.events import Events
+from offcut.cytometry.events import Events, concatenate
 from offcut.cytometry.gate_shapes import EllipsoidGate, PolygonGate, distance_square
 from offcut.cytometry.gating import gates, membership, overlap
 from offcut.cytometry.gating_ml import write_gating_ml

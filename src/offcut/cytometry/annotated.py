@@ -6,27 +6,26 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from offcut.cytometry.events import Events
 from offcut.cytometry.gating import as_table
 from offcut.cytometry.reading import assemble
 from offcut.errors import DataError
 from offcut.numerics.extras import needed
-from offcut.tables.anndata import table_from
-from offcut.tables.columns import as_column, as_groups
+from offcut.tables.columns import Wanted, as_column, as_groups
+from offcut.tables.read import choose
+from offcut.tables.table import AnnDataLike
 
 
 def from_anndata(
-    annotated: Any,
-    channels: Any = None,
+    annotated: AnnDataLike,
+    channels: Wanted | None = None,
     *,
     layer: str | None = None,
     obsm: str | None = None,
-    transform: Any = None,
-    window: Any = None,
-    group: Any = None,
-    at_limits: str = "keep",
-    compensate: Any = False,
+    group: ArrayLike | None = None,
+    **options: Any,
 ) -> Events:
     """Events from an AnnData; as ``read``, with the choice of which of its matrices.
 
@@ -40,22 +39,18 @@ def from_anndata(
     obsm : str, optional
         A matrix of ``obsm`` in place of ``X``. Columns of one that has no names are called
         ``<obsm> 0``, ``<obsm> 1``, ...
-    transform, window, group, at_limits, compensate
-        As in ``read``; ``group`` may name a column of ``obs``.
+    group : str, or a label for each event, optional
+        The name of a column of ``obs``, or labels.
+    **options
+        ``transform``, ``window``, ``at_limits`` and ``compensate``, as in ``read``.
 
     Returns
     -------
     Events
     """
-    table = table_from(annotated, channels, group, layer, obsm)
-    return assemble(
-        table,
-        transform=transform,
-        window=window,
-        group=group,
-        at_limits=at_limits,
-        compensate=compensate,
-    )
+    from offcut.tables.anndata import annotated_contents
+
+    return assemble(choose(annotated_contents(annotated, layer, obsm), channels, group), **options)
 
 
 def to_anndata(

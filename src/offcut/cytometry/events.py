@@ -1,19 +1,22 @@
-"""Events: what a cytometer recorded, on the scale that a mixture sees, with its window."""
+"""Events: what a cytometer recorded, on the scale that a mixture sees, with its window.
+
+Several files can be put side by side, each a group (``concatenate``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
-from offcut.cytometry.instrument_window import sided
 from offcut.cytometry.transforms import Identity, Transform
 from offcut.errors import DataError
 from offcut.regions import Box, ByGroup, Region
-from offcut.tables.columns import chosen
+from offcut.tables.columns import Wanted, chosen
 from offcut.tables.spillover import Compensation
+from offcut.tables.windows import sided
 
 #: Events on the lower and on the upper face of a channel's window.
 Faces = Mapping[str, tuple[int, int]]
@@ -61,11 +64,11 @@ class Events:
     (2, 1)
     """
 
-    values: np.ndarray
+    values: Float[np.ndarray, "events channels"]
     channels: tuple[str, ...]
     region: Region | None = None
     transform: Transform | tuple[Transform, ...] = field(default_factory=Identity)
-    group: np.ndarray | None = None
+    group: Int[np.ndarray, " events"] | None = None
     group_names: tuple[str, ...] = ()
     source: str = ""
     at_limit: Faces = field(default_factory=dict)
@@ -97,7 +100,7 @@ class Events:
             return self.transform
         return (self.transform,) * len(self.channels)
 
-    def original(self, compensated: bool = False) -> np.ndarray:
+    def original(self, compensated: bool = False) -> Float[np.ndarray, "events channels"]:
         """Values on the instrument's scale.
 
         Parameters
@@ -115,7 +118,7 @@ class Events:
             return values
         return values @ self.compensation.among(self.channels)
 
-    def select(self, channels: Any) -> Events:
+    def select(self, channels: Wanted) -> Events:
         """The same events in fewer channels, or in another order.
 
         The windows of channels that are left out are forgotten.
@@ -128,7 +131,7 @@ class Events:
         -------
         Events
         """
-        places, names = chosen(channels, [self.channels], ())
+        places, names = chosen(channels, [self.channels])
         transform = self.transform
         if isinstance(transform, tuple):
             transform = tuple(transform[place] for place in places)
@@ -172,8 +175,6 @@ class Events:
     @staticmethod
     def concatenate(parts: Sequence[Events], names: Sequence[str] | None = None) -> Events:
         """Several files as one, each a group; see ``cytometry.concatenate``."""
-        from offcut.cytometry.concatenation import concatenate
-
         return concatenate(parts, names)
 
     def __repr__(self) -> str:
@@ -199,7 +200,9 @@ class Events:
         return f"Events({'; '.join(parts)})"
 
 
-def on_faces(values: np.ndarray, box: Box, channels: Sequence[str]) -> dict[str, tuple[int, int]]:
+def on_faces(
+    values: Float[np.ndarray, "events channels"], box: Box, channels: Sequence[str]
+) -> dict[str, tuple[int, int]]:
     """How many values are exactly at the lower and the upper limit of each channel."""
     lower = (values == box.lower).sum(axis=0).tolist()
     upper = (values == box.upper).sum(axis=0).tolist()
@@ -220,3 +223,126 @@ def _narrowed(region: Region | None, places: Sequence[int]) -> Region | None:
         )
     sides = sided(region.closed_lower[places], region.closed_upper[places])
     return Box(region.lower[places], region.upper[places], sides)
+
+
+def concatenate(parts: Sequence[Events], names: Sequence[str] | None = None) -> Events:
+    """Several files as one, each a group; parts that have groups keep them, by name.
+
+    Where the windows differ, the result's region is a ``ByGroup`` that takes the group as its
+    covariate.
+
+    Parameters
+    ----------
+    parts : sequence of Events
+        With the same channels (in any order), transforms and compensation.
+    names : sequence of str, optional
+        One for each part; by default their sources.
+
+    Returns
+    -------
+    Events
+
+    Examples
+    --------
+    >>> from offcut.cytometry import concatenate, read
+    >>> first = read([[1.0], [2.0]], ["CD4"], window=(0, 10))
+    >>> second = read([[3.0]], ["CD4"], window=(0, 12))
+    >>> both = concatenate([first, second], names=["before", "after"])
+    >>> both.group, both.group_names
+    (array([0, 0, 1]), ('before', 'after'))
+    >>> both.region
+    ByGroup([Box([0], [10]), Box([0], [12])])
+    """
+    parts = list(parts)
+    if not parts:
+        raise DataError("concatenate needs at least one Events, got an empty list")
+    first = parts[0]
+    parts = [first, *(_like(first, part) for part in parts[1:])]
+    labelled = _labelled(parts, names)
+    group_names = tuple(dict.fromkeys(name for part in labelled for name in part))
+    codes = []
+    for own, part in zip(labelled, parts, strict=True):
+        numbers = np.array([group_names.index(name) for name in own], dtype=np.int64)
+        codes.append(numbers[np.zeros(len(part), dtype=int) if part.group is None else part.group])
+    lower, upper = (
+        [sum(part.at_limit.get(name, (0, 0))[side] for part in parts) for name in first.channels]
+        for side in (0, 1)
+    )
+    return replace(
+        first,
+        values=np.concatenate([part.values for part in parts]),
+        region=_window(parts, labelled, group_names),
+        group=np.concatenate(codes),
+        group_names=group_names,
+        source=", ".join(dict.fromkeys(part.source for part in parts if part.source)),
+        at_limit=dict(zip(first.channels, zip(lower, upper, strict=True), strict=True)),
+        dropped=sum(part.dropped for part in parts),
+    )
+
+
+def _like(first: Events, other: Events) -> Events:
+    """The other in the first one's order of channels, or an error that says how they differ."""
+    if set(other.channels) != set(first.channels):
+        raise DataError(
+            f"{first.source or 'one part'} has the channels {', '.join(first.channels)}, "
+            f"{other.source or 'another'} {', '.join(other.channels)}; select() the same from each"
+        )
+    if other.channels != first.channels:
+        other = other.select(first.channels)
+    if other.transforms != first.transforms:
+        raise DataError(
+            f"transforms differ: {first.transforms} and {other.transforms}; read all files with "
+            "the same one"
+        )
+    spilled = [
+        one.compensation and (one.compensation.detectors, one.compensation.spillover.tolist())
+        for one in (first, other)
+    ]
+    if spilled[0] != spilled[1]:
+        raise DataError(
+            "one of the parts is compensated and another is not, or with another spillover "
+            "matrix: give all of them the same, read(..., compensate=matrix)"
+        )
+    return other
+
+
+def _labelled(parts: Sequence[Events], names: Sequence[str] | None) -> list[tuple[str, ...]]:
+    """Names of each part's groups; a part without groups is one."""
+    with_groups = sum(part.group is not None for part in parts)
+    if with_groups and (with_groups < len(parts) or names is not None):
+        raise DataError(
+            f"{with_groups} of {len(parts)} parts have groups of their own; then all of them must, "
+            "and names= cannot rename them"
+        )
+    if with_groups:
+        return [part.group_names for part in parts]
+    if names is None:
+        names = [part.source or f"part {number}" for number, part in enumerate(parts)]
+    names = [str(name) for name in names]
+    if len(names) != len(parts) or len(set(names)) < len(names):
+        raise DataError(
+            f"names must be {len(parts)} different ones, one for each part; got {names}. Give them "
+            "with names=[...]"
+        )
+    return [(name,) for name in names]
+
+
+def _window(
+    parts: Sequence[Events], labelled: Sequence[tuple[str, ...]], group_names: tuple[str, ...]
+) -> Region | None:
+    """The window that all share, or one for each group."""
+    size = len(parts[0].channels)
+    found: dict[int, Region | None] = {}
+    for own, part in zip(labelled, parts, strict=True):
+        for number, name in enumerate(own):
+            region = part.region
+            if isinstance(region, ByGroup):
+                region = region.windows[number]
+            code = group_names.index(name)
+            if found.setdefault(code, region) != region:
+                raise DataError(f"the group {name!r} has different windows in different parts")
+    regions = [found[code] for code in range(len(group_names))]
+    if all(region == regions[0] for region in regions):
+        return regions[0]
+    everything = Box([None] * size, [None] * size)
+    return ByGroup([everything if region is None else region for region in regions])

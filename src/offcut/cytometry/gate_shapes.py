@@ -7,28 +7,35 @@ probability P(chi-square with d degrees of freedom <= q). Gates are drawn at suc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
+from jaxtyping import Bool, Float
+from numpy.typing import ArrayLike
 
 from offcut.cytometry.events import Events
-from offcut.errors import DataError
-from offcut.numerics.extras import needed
+from offcut.errors import DataError, SettingsError
 from offcut.tables.columns import as_column, place_of
+from offcut.tables.table import Frame
+
+#: Vertices of the polygon that stands for an ellipse.
+VERTICES = 64
+#: What points can be: with names, or a column for each channel of a gate.
+Points = Events | Frame | Mapping[str, ArrayLike] | ArrayLike
 
 
-def coordinates(points: Any, channels: Sequence[str]) -> np.ndarray:
+def coordinates(points: Points, channels: Sequence[str]) -> Float[np.ndarray, "points channels"]:
     """The columns of points that a gate is about."""
     if isinstance(points, Events):
         problem = "the gate is about a channel that the events have not"
         return points.values[:, [place_of(name, [points.channels], problem) for name in channels]]
-    if isinstance(points, dict) or hasattr(points, "columns"):
-        names = [str(name) for name in points]
+    if isinstance(points, Mapping | Frame):
+        named = {str(name): points[name] for name in points}
         problem = "the gate is about a column that the points have not"
-        keys = [list(points)[place_of(name, [names], problem)] for name in channels]
-        return np.stack([as_column(points[key], str(key)) for key in keys], axis=1)
+        names = [list(named)[place_of(name, [list(named)], problem)] for name in channels]
+        return np.stack([as_column(named[name], name) for name in names], axis=1)
     array = np.asarray(points, dtype=float)
     if array.ndim != 2 or array.shape[1] != len(channels):
         raise DataError(
@@ -36,36 +43,6 @@ def coordinates(points: Any, channels: Sequence[str]) -> np.ndarray:
             "give Events, a DataFrame or a dict, from which columns are taken by name"
         )
     return array
-
-
-def checked_channels(gate: Any, least: int) -> int:
-    """Channels as a tuple; how many."""
-    channels = tuple(map(str, gate.channels))
-    object.__setattr__(gate, "channels", channels)
-    if isinstance(gate.channels, str) or len(set(channels)) < max(least, len(channels)):
-        raise DataError(
-            f"gate {gate.name!r} needs {least} different channels or more, got {channels}"
-        )
-    return len(channels)
-
-
-def checked_numbers(gate: Any, name: str, shape: tuple[int, ...]) -> None:
-    """An attribute as a finite array of the given shape."""
-    array = np.array(getattr(gate, name), dtype=float)
-    if array.shape != shape or not np.isfinite(array).all():
-        raise DataError(
-            f"{name} of gate {gate.name!r} must be finite numbers of shape {shape}, got shape "
-            f"{array.shape}"
-        )
-    object.__setattr__(gate, name, array)
-
-
-def dimensions(
-    flowkit: Any, channels: Sequence[str], ids: dict[str, str] | None, compensation: str
-) -> list[Any]:
-    """The channels as FlowKit's dimensions."""
-    ids = ids or {}
-    return [flowkit.Dimension(name, compensation, ids.get(name)) for name in channels]
 
 
 def distance_square(probability: float, dimension: int) -> float:
@@ -82,7 +59,57 @@ def distance_square(probability: float, dimension: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class EllipsoidGate:
+class Gate:
+    """What all gates have: a name, different channels, and points that lie within."""
+
+    name: str
+    channels: Sequence[str]
+
+    def __post_init__(self) -> None:
+        channels = tuple(map(str, self.channels))
+        object.__setattr__(self, "channels", channels)
+        if len(set(channels)) < max(2, len(channels)):
+            raise DataError(
+                f"gate {self.name!r} needs 2 different channels or more, got {channels}"
+            )
+
+    def _set_numbers(self, name: str, shape: tuple[int, ...]) -> None:
+        """An attribute as a finite array of the given shape."""
+        array = np.array(getattr(self, name), dtype=float)
+        if array.shape != shape or not np.isfinite(array).all():
+            raise DataError(
+                f"{name} of gate {self.name!r} must be finite numbers of shape {shape}, got shape "
+                f"{array.shape}"
+            )
+        object.__setattr__(self, name, array)
+
+    def contains(self, points: Points) -> Bool[np.ndarray, " points"]:
+        """Whether each point lies within.
+
+        Parameters
+        ----------
+        points : array with a column for each of the gate's channels, Events, DataFrame or dict
+
+        Returns
+        -------
+        boolean array
+        """
+        return self._holds(coordinates(points, self.channels))
+
+    def _holds(self, x: Float[np.ndarray, "points channels"]) -> Bool[np.ndarray, " points"]:
+        raise NotImplementedError
+
+    def to_flowkit(self, *_: object, **__: object) -> NoReturn:
+        """Gone: FlowKit reads the files of ``write_gating_ml``."""
+        raise SettingsError(
+            f"gate {self.name!r}: to_flowkit is gone, because FlowKit reads Gating-ML: "
+            "ids = write_gating_ml('gates.xml', [gate], transforms), then "
+            "flowkit.parse_gating_xml('gates.xml').get_gate(ids[gate.name]) is the gate"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EllipsoidGate(Gate):
     """Points within a Mahalanobis distance of a population's mean.
 
     Parameters
@@ -104,16 +131,15 @@ class EllipsoidGate:
     array([ True, False])
     """
 
-    name: str
-    channels: Sequence[str]
-    mean: np.ndarray
-    covariance: np.ndarray
+    mean: Float[np.ndarray, " channels"]
+    covariance: Float[np.ndarray, "channels channels"]
     distance_square: float
 
     def __post_init__(self) -> None:
-        size = checked_channels(self, least=2)
-        checked_numbers(self, "mean", (size,))
-        checked_numbers(self, "covariance", (size, size))
+        super().__post_init__()
+        size = len(self.channels)
+        self._set_numbers("mean", (size,))
+        self._set_numbers("covariance", (size, size))
         symmetric = np.allclose(self.covariance, self.covariance.T, rtol=1e-8, atol=0)
         if not symmetric or np.linalg.eigvalsh(self.covariance).min() <= 0:
             raise DataError(f"the covariance of gate {self.name!r} is not positive definite")
@@ -123,54 +149,14 @@ class EllipsoidGate:
                 f"{self.distance_square}"
             )
 
-    def contains(self, points: Any) -> np.ndarray:
-        """Whether each point lies within.
-
-        Parameters
-        ----------
-        points : array with a column for each of the gate's channels, Events, DataFrame or dict
-
-        Returns
-        -------
-        boolean array
-        """
-        away = coordinates(points, self.channels) - self.mean
-        inside: np.ndarray = (
-            np.einsum("ni,ni->n", away, np.linalg.solve(self.covariance, away.T).T)
-            <= self.distance_square
-        )
-        return inside
-
-    def to_flowkit(
-        self, transformation_ids: dict[str, str] | None = None, compensation: str = "uncompensated"
-    ) -> Any:
-        """The gate as ``flowkit.gates.EllipsoidGate``.
-
-        Parameters
-        ----------
-        transformation_ids : dict, optional
-            By channel, what the transform is called in the gating strategy; by default none, for
-            data that are transformed already.
-        compensation : str
-            ``"uncompensated"``, ``"FCS"``, or what the matrix is called there.
-
-        Returns
-        -------
-        flowkit.gates.EllipsoidGate
-        """
-        flowkit = needed("flowkit", "to_flowkit")
-        axes = dimensions(flowkit, self.channels, transformation_ids, compensation)
-        return flowkit.gates.EllipsoidGate(
-            self.name, axes, self.mean, self.covariance, self.distance_square
-        )
-
-
-#: Vertices of the polygon that stands for an ellipse.
-VERTICES = 64
+    def _holds(self, x: Float[np.ndarray, "points channels"]) -> Bool[np.ndarray, " points"]:
+        away = x - self.mean
+        squares = np.einsum("ni,ni->n", away, np.linalg.solve(self.covariance, away.T).T)
+        return np.asarray(squares <= self.distance_square)
 
 
 @dataclass(frozen=True, eq=False)
-class PolygonGate:
+class PolygonGate(Gate):
     """Points within a polygon on two channels.
 
     Parameters
@@ -188,19 +174,19 @@ class PolygonGate:
     array([ True, False])
     """
 
-    name: str
-    channels: Sequence[str]
-    vertices: np.ndarray
+    vertices: Float[np.ndarray, "vertices 2"]
 
     def __post_init__(self) -> None:
-        size = checked_channels(self, least=2)
-        if size != 2:
-            raise DataError(f"a polygon is about two channels, gate {self.name!r} has {size}")
+        super().__post_init__()
+        if len(self.channels) != 2:
+            raise DataError(
+                f"a polygon is about two channels, gate {self.name!r} has {len(self.channels)}"
+            )
         count = np.shape(self.vertices)[0] if np.ndim(self.vertices) == 2 else 0
-        checked_numbers(self, "vertices", (max(count, 3), 2))
+        self._set_numbers("vertices", (max(count, 3), 2))
 
     @classmethod
-    def hull(cls, name: str, channels: Sequence[str], points: Any) -> PolygonGate:
+    def hull(cls, name: str, channels: Sequence[str], points: Points) -> PolygonGate:
         """The convex hull of points.
 
         Parameters
@@ -227,7 +213,12 @@ class PolygonGate:
 
     @classmethod
     def ellipse(
-        cls, name: str, channels: Sequence[str], mean: Any, covariance: Any, distance_square: float
+        cls,
+        name: str,
+        channels: Sequence[str],
+        mean: ArrayLike,
+        covariance: ArrayLike,
+        distance_square: float,
     ) -> PolygonGate:
         """A polygon with the shape and the area of an ellipse.
 
@@ -240,6 +231,7 @@ class PolygonGate:
         -------
         PolygonGate
         """
+        mean, covariance = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
         gate = EllipsoidGate(name, channels, mean, covariance, distance_square)
         if len(gate.channels) != 2:
             raise DataError(f"a polygon is about two channels, not {', '.join(gate.channels)}")
@@ -247,26 +239,23 @@ class PolygonGate:
         angles = step * np.arange(VERTICES)
         circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
         radius = np.sqrt(gate.distance_square * step / np.sin(step))  # a polygon inside is smaller
-        return cls(
-            name, channels, gate.mean + radius * circle @ np.linalg.cholesky(gate.covariance).T
-        )
+        vertices = gate.mean + radius * circle @ np.linalg.cholesky(gate.covariance).T
+        return cls(name, channels, vertices)
 
-    def contains(self, points: Any) -> np.ndarray:
-        """Whether each point lies within; as ``EllipsoidGate.contains``."""
-        x, y = coordinates(points, self.channels).T
+    def _holds(self, x: Float[np.ndarray, "points 2"]) -> Bool[np.ndarray, " points"]:
         inside = np.zeros(len(x), dtype=bool)
         # A ray to the right crosses sides an odd number of times from a point that is within.
         ends = np.roll(self.vertices, -1, axis=0)
         for (x0, y0), (x1, y1) in zip(self.vertices, ends, strict=True):
             if y0 != y1:
-                crosses = (y0 <= y) != (y1 <= y)
-                inside ^= crosses & (x < x0 + (y - y0) * ((x1 - x0) / (y1 - y0)))
+                crosses = (y0 <= x[:, 1]) != (y1 <= x[:, 1])
+                inside ^= crosses & (x[:, 0] < x0 + (x[:, 1] - y0) * ((x1 - x0) / (y1 - y0)))
         return inside
 
-    def to_flowkit(
-        self, transformation_ids: dict[str, str] | None = None, compensation: str = "uncompensated"
-    ) -> Any:
-        """The gate as ``flowkit.gates.PolygonGate``; as ``EllipsoidGate.to_flowkit``."""
-        flowkit = needed("flowkit", "to_flowkit")
-        axes = dimensions(flowkit, self.channels, transformation_ids, compensation)
-        return flowkit.gates.PolygonGate(self.name, axes, self.vertices.tolist())
+
+def check_names(gates: Sequence[Gate]) -> list[str]:
+    """Names of the gates, all different."""
+    names = [gate.name for gate in gates]
+    if len(set(names)) < len(names):
+        raise DataError(f"two gates have the same name among {', '.join(names)}; rename one")
+    return names

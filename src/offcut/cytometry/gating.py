@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from offcut.cytometry.gate_shapes import EllipsoidGate, PolygonGate, distance_square
+from offcut.cytometry.gate_shapes import (
+    EllipsoidGate,
+    Gate,
+    Points,
+    PolygonGate,
+    check_names,
+    distance_square,
+)
 from offcut.errors import DataError, TrustWarning
 from offcut.tables.columns import place_of
+from offcut.tables.table import Frame
 
 #: Of the events, how many may lie in more than one gate without a word.
 MOST_SHARED = 0.01
@@ -61,7 +69,7 @@ def overlap_of(
 
 
 def expected_overlap(
-    gates: Sequence[Any], means: np.ndarray, covariances: np.ndarray, proportions: np.ndarray
+    gates: Sequence[Gate], means: np.ndarray, covariances: np.ndarray, proportions: np.ndarray
 ) -> Overlap:
     """Of events from normal populations, on the channels of the gates."""
     rng = np.random.default_rng(0)
@@ -88,46 +96,36 @@ def warn_of_overlap(found: Overlap, number: int, of: str) -> None:
     )
 
 
-def as_table(populations: Any) -> dict[str, np.ndarray]:
+def as_table(populations: object) -> dict[str, np.ndarray]:
     """Columns as arrays, a row for each population.
 
     >>> as_table([{"name": "a", "mean": [0, 1]}, {"name": "b", "mean": [2, 3]}])["mean"]
     array([[0, 1],
            [2, 3]])
     """
-    if hasattr(populations, "columns") and hasattr(populations, "iloc"):
-        populations = {str(name): list(populations[name]) for name in populations.columns}
     if isinstance(populations, Sequence) and not isinstance(populations, str):
-        populations = [_as_row(row) for row in populations]
-        keys = list(dict.fromkeys(key for row in populations for key in row))
-        lacking = [key for key in keys if any(key not in row for row in populations)]
+        rows = [_as_row(row) for row in populations]
+        keys = list(dict.fromkeys(key for row in rows for key in row))
+        lacking = [key for key in keys if any(key not in row for row in rows)]
         if lacking:
             raise DataError(
                 f"some populations have no {lacking[0]!r}; give every row the same keys"
             )
-        populations = {key: [row[key] for row in populations] for key in keys}
-    if not isinstance(populations, Mapping) or not populations:
+        populations = {key: [row[key] for row in rows] for key in keys}
+    if not isinstance(populations, Mapping | Frame) or not len(list(populations)):
         raise DataError(
             "populations must be a table: a dict of columns, a list of dicts or a DataFrame; got "
             f"{type(populations).__name__}"
         )
     return {
-        str(name): np.stack([np.asarray(one) for one in column])
-        for name, column in populations.items()
+        str(name): np.stack([np.asarray(one) for one in populations[name]]) for name in populations
     }
 
 
-def of_a_mixture(populations: Any) -> bool:
-    """Whether these are rows of ``TruncatedMixture.populations``."""
-    listed = isinstance(populations, Sequence) and not isinstance(populations, str)
-    return listed and len(populations) > 0 and all(is_dataclass(row) for row in populations)
-
-
-def _as_row(row: Any) -> Mapping[str, Any]:
+def _as_row(row: object) -> Mapping[str, object]:
     """A row by the names of its columns; of a mixture's without what is None there."""
     if is_dataclass(row):
-        values = {field.name: getattr(row, field.name) for field in fields(row)}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in vars(row).items() if value is not None}
     if not isinstance(row, Mapping):
         raise DataError(
             "a population must be a dict or a row of model.populations(labels), got "
@@ -136,11 +134,8 @@ def _as_row(row: Any) -> Mapping[str, Any]:
     return row
 
 
-Gate = EllipsoidGate | PolygonGate
-
-
 def gates(
-    populations: Any,
+    populations: object,
     kind: str = "ellipsoid",
     probability: float = 0.95,
     channels: Sequence[str] | None = None,
@@ -184,15 +179,17 @@ def gates(
     lacking = [key for key in ("name", "mean", "covariance") if key not in table]
     if lacking:
         raise DataError(f"populations have no {', '.join(lacking)}; they have {', '.join(table)}")
-    unnamed = of_a_mixture(populations) and "channels" not in table and channels is None
+    # Rows of model.populations may lack names, and a mean where no component stands for them.
+    fitted = isinstance(populations, Sequence) and all(map(is_dataclass, populations))
     made: list[Gate] = []
-    rows = []
+    shapes: list[tuple[np.ndarray, np.ndarray, float]] = []
+    shares = np.asarray(table.get("proportion", np.ones(len(table["name"]))), dtype=float)
     for row, name in enumerate(map(str, table["name"])):
         mean, covariance = table["mean"][row], table["covariance"][row]
-        if of_a_mixture(populations) and not np.isfinite(mean).all():
+        if fitted and not np.isfinite(mean).all():
             continue
         known = [str(one) for one in table["channels"][row]] if "channels" in table else channels
-        if unnamed:
+        if known is None and fitted:
             known = [f"channel {number}" for number in range(len(mean))]
         if known is None or len(known) != len(mean):
             raise DataError(
@@ -206,23 +203,18 @@ def gates(
                 "in a column 'channels' of the table and choose two with channels=[...]"
             )
         places = [place_of(one, [known], "populations have no such channel") for one in wanted]
+        mean, covariance = mean[places], covariance[np.ix_(places, places)]
         limit = distance_square(probability, len(places))
         make = EllipsoidGate if kind == "ellipsoid" else PolygonGate.ellipse
-        made.append(make(name, wanted, mean[places], covariance[np.ix_(places, places)], limit))
-        rows.append((row, mean[places], covariance[np.ix_(places, places)]))
-    if len({gate.channels for gate in made}) == 1:
-        chosen, means, covariances = zip(*rows, strict=True)
-        proportions = np.ones(len(made))
-        if "proportion" in table:  # by group, where there are groups
-            own = np.asarray(table["proportion"], float)[list(chosen)]
-            proportions = own.reshape(len(made), -1).mean(1)
-        if proportions.sum() > 0:
-            found = expected_overlap(made, np.stack(means), np.stack(covariances), proportions)
-            warn_of_overlap(found, len(made), "of normal populations")
+        made.append(make(name, wanted, mean, covariance, limit))
+        shapes.append((mean, covariance, float(shares[row].mean())))  # by group, if there are any
+    if len({gate.channels for gate in made}) == 1 and any(share > 0 for *_, share in shapes):
+        found = expected_overlap(made, *map(np.stack, zip(*shapes, strict=True)))
+        warn_of_overlap(found, len(made), "of normal populations")
     return made
 
 
-def overlap(gates: Sequence[Gate], points: Any) -> Overlap:
+def overlap(gates: Sequence[Gate], points: Points) -> Overlap:
     """What gates hold of given events between them, and what they share.
 
     Parameters
@@ -250,7 +242,7 @@ def overlap(gates: Sequence[Gate], points: Any) -> Overlap:
     return overlap_of(list(found), list(found.values()))
 
 
-def membership(gates: Sequence[Gate], points: Any) -> dict[str, np.ndarray]:
+def membership(gates: Sequence[Gate], points: Points) -> dict[str, np.ndarray]:
     """Whether each point lies within each gate.
 
     Parameters
@@ -271,9 +263,7 @@ def membership(gates: Sequence[Gate], points: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def _inside(gates: Sequence[Gate], points: Any) -> dict[str, np.ndarray]:
+def _inside(gates: Sequence[Gate], points: Points) -> dict[str, np.ndarray]:
     """Whether each point lies within each gate."""
-    names = [gate.name for gate in gates]
-    if len(set(names)) < len(names):
-        raise DataError(f"two gates have the same name among {', '.join(names)}; rename one")
-    return {gate.name: gate.contains(points) for gate in gates}
+    contained = (gate.contains(points) for gate in gates)
+    return dict(zip(check_names(gates), contained, strict=True))

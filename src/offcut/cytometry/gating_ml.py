@@ -7,16 +7,16 @@ is asinh(x / cofactor) with M = 1 / ln 10, T = cofactor sinh 1 and A = 0; its fl
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
 from offcut.cytometry.events import Events
-from offcut.cytometry.gate_shapes import EllipsoidGate, PolygonGate
+from offcut.cytometry.gate_shapes import EllipsoidGate, Gate, PolygonGate, check_names
 from offcut.cytometry.reading import as_transforms
 from offcut.cytometry.transforms import Asinh, Identity, Linear, Log, Logicle, Transform
 from offcut.errors import DataError
@@ -27,9 +27,9 @@ NAMESPACE = "http://www.isac-net.org/std/Gating-ML/v2.0/"
 
 
 def write_gating_ml(
-    path: Any,
-    gates: Sequence[EllipsoidGate | PolygonGate],
-    transforms: Any = None,
+    path: str | os.PathLike[str],
+    gates: Sequence[Gate],
+    transforms: object = None,
     compensation: str | Compensation = "uncompensated",
 ) -> dict[str, str]:
     """Write gates to a Gating-ML 2.0 file, for FlowKit, Cytobank, flowCore and others.
@@ -75,7 +75,7 @@ def write_gating_ml(
     if isinstance(compensation, Compensation):
         _add_matrix(root, compensation)
         compensation = "spillover"
-    ids = _ids([gate.name for gate in gates], taken={*names.values(), "spillover"})
+    ids = _ids(check_names(gates), taken={*names.values(), "spillover"})
     for gate in gates:
         _add_gate(root, gate, ids[gate.name], scales, names, compensation)
     ET.indent(root)
@@ -83,7 +83,7 @@ def write_gating_ml(
     return ids
 
 
-def _scales(transforms: Any, channels: tuple[str, ...]) -> tuple[Transform, ...]:
+def _scales(transforms: object, channels: tuple[str, ...]) -> tuple[Transform, ...]:
     """The transform of each channel that some gate is about."""
     if isinstance(transforms, Events):
         transforms = dict(zip(transforms.channels, transforms.transforms, strict=True))
@@ -100,8 +100,6 @@ def _scales(transforms: Any, channels: tuple[str, ...]) -> tuple[Transform, ...]
 
 def _ids(names: list[str], taken: set[str]) -> dict[str, str]:
     """For each name what XML takes for an id, all different."""
-    if len(set(names)) < len(names):
-        raise DataError(f"two gates have the same name among {', '.join(names)}; rename one")
     ids: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
@@ -114,7 +112,7 @@ def _ids(names: list[str], taken: set[str]) -> dict[str, str]:
     return ids
 
 
-def _add(parent: ET.Element, tag: str, **attributes: Any) -> ET.Element:
+def _add(parent: ET.Element, tag: str, **attributes: str | float) -> ET.Element:
     """An element in the namespace of its tag; attributes as ``space__name``."""
     texts = {
         key.replace("__", ":").replace("_", "-"): value if isinstance(value, str) else repr(value)
@@ -124,31 +122,26 @@ def _add(parent: ET.Element, tag: str, **attributes: Any) -> ET.Element:
 
 
 def _add_transform(root: ET.Element, name: str, scale: Transform) -> None:
-    element = _add(root, "transforms:transformation", transforms__id=name)
+    numbers: dict[str, float]
     if isinstance(scale, Logicle):
-        kind, numbers = (
-            "logicle",
-            {"T": scale.top, "W": scale.width, "M": scale.decades, "A": scale.negative},
-        )
+        kind = "logicle"
+        numbers = {"T": scale.top, "W": scale.width, "M": scale.decades, "A": scale.negative}
     elif isinstance(scale, Asinh):
-        kind, numbers = (
-            "fasinh",
-            {"T": scale.cofactor * np.sinh(1.0), "M": 1 / np.log(10.0), "A": 0.0},
-        )
+        kind = "fasinh"
+        numbers = {"T": scale.cofactor * np.sinh(1.0), "M": 1 / np.log(10.0), "A": 0.0}
     elif isinstance(scale, Log):
         kind, numbers = "flog", {"T": scale.top, "M": scale.decades}
     elif isinstance(scale, Linear) and scale.offset < 1:
-        kind, numbers = (
-            "flin",
-            {"T": (1 - scale.offset) / scale.scale, "A": scale.offset / scale.scale},
-        )
+        kind = "flin"
+        numbers = {"T": (1 - scale.offset) / scale.scale, "A": scale.offset / scale.scale}
     else:
         raise DataError(
             f"{scale!r} cannot be written in Gating-ML, which knows Identity, Asinh, Log, Logicle, "
             "and Linear with an offset below 1"
         )
-    texts = {f"transforms:{key}": repr(float(value)) for key, value in numbers.items()}
-    ET.SubElement(element, f"transforms:{kind}", texts)
+    element = _add(root, "transforms:transformation", transforms__id=name)
+    texts = {f"transforms__{key}": float(value) for key, value in numbers.items()}
+    _add(element, f"transforms:{kind}", **texts)
 
 
 def _add_matrix(root: ET.Element, compensation: Compensation) -> None:
@@ -165,14 +158,13 @@ def _add_matrix(root: ET.Element, compensation: Compensation) -> None:
 
 def _add_gate(
     root: ET.Element,
-    gate: EllipsoidGate | PolygonGate,
+    gate: Gate,
     identifier: str,
     scales: dict[str, Transform],
     names: dict[Transform, str],
     compensation: str,
 ) -> None:
-    kind = "EllipsoidGate" if isinstance(gate, EllipsoidGate) else "PolygonGate"
-    element = _add(root, f"gating:{kind}", gating__id=identifier)
+    element = _add(root, f"gating:{type(gate).__name__}", gating__id=identifier)
     _add(element, "data-type:custom_info").text = gate.name
     for channel in gate.channels:
         axis = _add(element, "gating:dimension", gating__compensation_ref=compensation)
@@ -182,12 +174,12 @@ def _add_gate(
     if isinstance(gate, PolygonGate):
         for vertex in gate.vertices.tolist():
             _add_numbers(element, "vertex", "coordinate", vertex)
-        return
-    _add_numbers(element, "mean", "coordinate", gate.mean.tolist())
-    matrix = _add(element, "gating:covarianceMatrix")
-    for row in gate.covariance.tolist():
-        _add_numbers(matrix, "row", "entry", row)
-    _add(element, "gating:distanceSquare", data_type__value=float(gate.distance_square))
+    if isinstance(gate, EllipsoidGate):
+        _add_numbers(element, "mean", "coordinate", gate.mean.tolist())
+        matrix = _add(element, "gating:covarianceMatrix")
+        for row in gate.covariance.tolist():
+            _add_numbers(matrix, "row", "entry", row)
+        _add(element, "gating:distanceSquare", data_type__value=float(gate.distance_square))
 
 
 def _add_numbers(parent: ET.Element, tag: str, each: str, numbers: list[float]) -> None:

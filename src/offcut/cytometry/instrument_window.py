@@ -16,9 +16,9 @@ import numpy as np
 from offcut.cytometry.transforms import Transform
 from offcut.errors import DataError
 from offcut.regions import Box, Polytope, Predicate, Region
-from offcut.regions.box import SIDES
 from offcut.regions.region import namespace
 from offcut.tables.columns import place_of
+from offcut.tables.windows import sided
 
 #: Going to the compensated scale and back rounds; faces are wider by so much of the largest limit.
 ROUNDING = 1e-12
@@ -68,13 +68,6 @@ def _pair(pair: Any, name: str, size: int) -> tuple[np.ndarray, np.ndarray]:
             "regions.Box will do, too"
         ) from error
     return limits[0], limits[1]
-
-
-def sided(closed_lower: np.ndarray, closed_upper: np.ndarray) -> list[str]:
-    """The words of ``Box`` for faces that belong to it."""
-    words = {sides: word for word, sides in SIDES.items()}
-    pairs = zip(closed_lower.tolist(), closed_upper.tolist(), strict=True)
-    return [words[left, right] for left, right in pairs]
 
 
 def is_bounded(box: Box) -> bool:

@@ -11,13 +11,11 @@ they were never recorded: truncated. So a pile calls for a decision.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from offcut.cytometry.events import Events, on_faces
 from offcut.cytometry.instrument_window import (
@@ -29,19 +27,11 @@ from offcut.cytometry.instrument_window import (
 from offcut.cytometry.transforms import Identity, Transform
 from offcut.errors import DataError, SettingsError, TrustWarning
 from offcut.regions import Box
-from offcut.tables.columns import as_groups, place_of, told_rows
-from offcut.tables.fcs import read_fcs
-from offcut.tables.frames import (
-    ARRAY,
-    FRAMES,
-    file_kind,
-    read_array,
-    read_frame,
-    stored_array,
-)
-from offcut.tables.rows import check_finite, check_inside
+from offcut.tables.columns import Wanted, place_of, told_rows
+from offcut.tables.read import read_table
 from offcut.tables.spillover import Compensation
-from offcut.tables.table import Table
+from offcut.tables.table import Table, check_finite
+from offcut.tables.windows import check_inside
 
 #: Share of all events above which those at one value are a pile.
 PILE = 0.005
@@ -49,7 +39,7 @@ PILE = 0.005
 
 def ask_about_piles(observed: np.ndarray, box: Box, channels: Sequence[str]) -> None:
     """A warning for each face with a pile, and for each pile at a channel's own end."""
-    from offcut.checks.before import piles
+    from offcut.checks.looks import piles
 
     n = len(observed)
     for name, column, low, high in zip(channels, observed.T, box.lower, box.upper, strict=True):
@@ -84,7 +74,12 @@ def _warn(message: str) -> None:
 
 
 def assemble(
-    table: Table, *, transform: Any, window: Any, group: Any, at_limits: str, compensate: Any
+    table: Table,
+    *,
+    transform: object = None,
+    window: object = None,
+    at_limits: str = "keep",
+    compensate: object = False,
 ) -> Events:
     """Checked, compensated and transformed; the parameters are those of ``read``."""
     if at_limits not in ("keep", "drop"):
@@ -99,8 +94,6 @@ def assemble(
     check_finite(table, () if compensation is None else compensation.detectors)
     check_inside(table, box, "" if window is not None else table.limits_note)
     observed = table.values
-    labels = table.labels if group is None or isinstance(group, str) else group
-    codes, group_names = (None, ()) if labels is None else as_groups(labels, len(observed))
     keep = np.ones(len(observed), dtype=bool)
     if at_limits == "drop":
         keep = ((observed != box.lower) & (observed != box.upper)).all(axis=1)
@@ -120,8 +113,8 @@ def assemble(
         channels,
         region,
         transforms[0] if len(set(transforms)) == 1 else transforms,
-        None if codes is None else codes[keep],
-        group_names,
+        None if table.group is None else table.group[keep],
+        table.group_names,
         table.source,
         faces if is_bounded(box) else {},
         int((~keep).sum()),
@@ -129,28 +122,32 @@ def assemble(
     )
 
 
-def as_transforms(transform: Any, channels: tuple[str, ...]) -> tuple[Transform, ...]:
+def as_transforms(transform: object, channels: tuple[str, ...]) -> tuple[Transform, ...]:
     """One for each channel, from None, one, a sequence, or a dict by channel."""
     if transform is None:
         transform = Identity()
     if isinstance(transform, Transform):
         return (transform,) * len(channels)
+    given: list[object] = [transform]
     if isinstance(transform, Mapping):
-        found: list[Any] = [Identity()] * len(channels)
+        given = [Identity()] * len(channels)
         for name, one in transform.items():
-            found[place_of(name, [channels], "a transform is for a channel not chosen")] = one
-    else:
-        found = list(transform) if isinstance(transform, list | tuple) else [transform]
-    if len(found) != len(channels) or not all(isinstance(one, Transform) for one in found):
+            given[place_of(name, [channels], "a transform is for a channel not chosen")] = one
+    elif isinstance(transform, list | tuple):
+        given = list(transform)
+    found = tuple(one for one in given if isinstance(one, Transform))
+    if not len(found) == len(given) == len(channels):
         raise DataError(
             f"transform must be one of Identity, Linear, Asinh, Log, Logicle for all "
             f"{len(channels)} channels, a list with one for each, or a dict by channel; got "
             f"{transform!r}"
         )
-    return tuple(found)
+    return found
 
 
-def _compensation(compensate: Any, table: Table, channels: tuple[str, ...]) -> Compensation | None:
+def _compensation(
+    compensate: object, table: Table, channels: tuple[str, ...]
+) -> Compensation | None:
     """What ``compensate`` asks for: the source's own, a matrix for the chosen channels, or none."""
     if compensate is None or compensate is False:
         return None
@@ -202,14 +199,14 @@ def _within(
 
 
 def read(
-    source: Any,
-    channels: Any = None,
+    source: object,
+    channels: Wanted | None = None,
     *,
-    transform: Any = None,
-    window: Any = None,
-    group: Any = None,
+    transform: object = None,
+    window: object = None,
+    group: ArrayLike | None = None,
     at_limits: str = "keep",
-    compensate: Any = False,
+    compensate: object = False,
 ) -> Events:
     """Events, checked, compensated and transformed, and the window on the transformed scale.
 
@@ -256,39 +253,10 @@ def read(
     Events(2 events of 2 channels: CD4, CD8; window Box([0, 0], [1023, 1023], closed='neither'); \
 transform Identity(); 1 dropped)
     """
-    if hasattr(source, "obs") and hasattr(source, "var_names"):
-        from offcut.tables.anndata import table_from
-
-        table = table_from(source, channels, group)
-    elif isinstance(source, str | os.PathLike):
-        table = _from_path(Path(source), channels, group)
-    elif hasattr(source, "columns") and hasattr(source, "iloc"):
-        table = read_frame(source, channels, group)
-    else:
-        table = read_array(source, channels, group)
     return assemble(
-        table,
+        read_table(source, channels, group),
         transform=transform,
         window=window,
-        group=group,
         at_limits=at_limits,
         compensate=compensate,
     )
-
-
-def _from_path(path: Path, channels: Any, group: Any) -> Table:
-    kind = file_kind(path)
-    if kind == ".fcs":
-        if isinstance(group, str):
-            raise DataError(
-                f"group={group!r} names a column, but FCS files have no labels; give one for each "
-                "event, or read file by file and put them together with concatenate"
-            )
-        return read_fcs(path, channels)
-    if kind == ".h5ad":
-        from offcut.tables.anndata import stored, table_from
-
-        return table_from(stored(path), channels, group)
-    if kind == ARRAY:
-        return read_array(stored_array(path), channels, group, path.name)
-    return read_frame(FRAMES[kind](path), channels, group, path.name)

@@ -23,20 +23,23 @@ and convex, so Newton's method started above the root comes down to it and never
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from offcut.errors import ModelError
-from offcut.regions.region import namespace
+
+#: Of the library that calculates: NumPy's, or JAX's inside of ``jit``.
+Numbers = np.ndarray | np.floating | jax.Array
 
 
-class Transform(ABC):
+class Transform:
     """An increasing function of one channel, for arrays of any shape.
 
     Works on NumPy arrays in float64 and, with ``jax.numpy``, inside ``jax.jit`` and ``jax.vmap``.
@@ -55,23 +58,33 @@ class Transform(ABC):
     #: Whether it is a straight line, so that flat faces of a window stay flat.
     is_linear = False
 
-    @abstractmethod
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> Numbers:
         """From the instrument's scale to the transformed one."""
+        return self._forward(*_as_numbers(x))
 
-    @abstractmethod
-    def inverse(self, y: Any) -> Any:
+    def inverse(self, y: ArrayLike) -> Numbers:
         """From the transformed scale to the instrument's."""
+        return self._inverse(*_as_numbers(y))
 
-    @abstractmethod
-    def log_derivative(self, x: Any) -> Any:
+    def log_derivative(self, x: ArrayLike) -> Numbers:
         """log |dy/dx| at ``x``, a point on the instrument's scale."""
+        return self._log_derivative(*_as_numbers(x))
+
+    # The formulas, with ``xp`` for NumPy or ``jax.numpy``.
+
+    def _forward(self, x: Numbers, xp: ModuleType) -> Numbers:
+        raise NotImplementedError
+
+    def _inverse(self, y: Numbers, xp: ModuleType) -> Numbers:
+        raise NotImplementedError
+
+    def _log_derivative(self, x: Numbers, xp: ModuleType) -> Numbers:
+        raise NotImplementedError
 
 
-def as_numbers(x: Any) -> tuple[Any, ModuleType]:
+def _as_numbers(x: ArrayLike) -> tuple[Numbers, ModuleType]:
     """An array and the library to calculate with; what is not JAX's becomes NumPy's float64."""
-    xp = namespace(x)
-    return (x if xp is not np else np.asarray(x, dtype=float)), xp
+    return (x, jnp) if isinstance(x, jax.Array) else (np.asarray(x, dtype=float), np)
 
 
 def require(fine: bool, transform: Transform, expected: str) -> None:
@@ -133,13 +146,11 @@ class Logicle(Transform):
             "negative is from -width to decades - 2 width",
         )
 
-    def __call__(self, x: Any) -> Any:
-        """The root of the equation, by Newton's method."""
+    def _forward(self, x: Numbers, xp: ModuleType) -> Numbers:
         b, d, k, alpha, zero = _coefficients(self)
-        x, xp = as_numbers(x)
-        size = abs(x) / alpha
+        size = xp.abs(x) / alpha
 
-        def newton(_: int, u: Any) -> Any:
+        def newton(_: int, u: Numbers) -> Numbers:
             excess = xp.expm1(b * u) - k * xp.expm1(-d * u) - size
             return u - excess / (b * xp.exp(b * u) + k * d * xp.exp(-d * u))
 
@@ -152,18 +163,14 @@ class Logicle(Transform):
             u = jax.lax.fori_loop(0, STEPS, newton, u)
         return zero + xp.sign(x) * u
 
-    def inverse(self, y: Any) -> Any:
-        """The equation as it stands."""
+    def _inverse(self, y: Numbers, xp: ModuleType) -> Numbers:
         b, d, k, alpha, zero = _coefficients(self)
-        y, xp = as_numbers(y)
-        u = abs(y - zero)
+        u = xp.abs(y - zero)
         return xp.sign(y - zero) * alpha * (xp.expm1(b * u) - k * xp.expm1(-d * u))
 
-    def log_derivative(self, x: Any) -> Any:
-        """Minus the logarithm of dx/dy, at the place of ``x``."""
+    def _log_derivative(self, x: Numbers, xp: ModuleType) -> Numbers:
         b, d, k, alpha, zero = _coefficients(self)
-        x, xp = as_numbers(x)
-        u = abs(self(x) - zero)
+        u = xp.abs(self._forward(x, xp) - zero)
         return -xp.log(alpha * (b * xp.exp(b * u) + k * d * xp.exp(-d * u)))
 
 
@@ -195,14 +202,13 @@ class Identity(Transform):
 
     is_linear = True
 
-    def __call__(self, x: Any) -> Any:
-        return as_numbers(x)[0]
+    def _forward(self, x: Numbers, xp: ModuleType) -> Numbers:
+        return x
 
-    def inverse(self, y: Any) -> Any:
-        return as_numbers(y)[0]
+    def _inverse(self, y: Numbers, xp: ModuleType) -> Numbers:
+        return y
 
-    def log_derivative(self, x: Any) -> Any:
-        x, xp = as_numbers(x)
+    def _log_derivative(self, x: Numbers, xp: ModuleType) -> Numbers:
         return xp.zeros_like(x)
 
 
@@ -232,17 +238,13 @@ class Linear(Transform):
         require(0 < self.scale < np.inf, self, "its slope must be positive and finite")
         require(bool(np.isfinite(self.offset)), self, "its offset must be finite")
 
-    def __call__(self, x: Any) -> Any:
-        """Scale x + offset."""
-        return self.scale * as_numbers(x)[0] + self.offset
+    def _forward(self, x: Numbers, xp: ModuleType) -> Numbers:
+        return self.scale * x + self.offset
 
-    def inverse(self, y: Any) -> Any:
-        """(y - offset) / scale."""
-        return (as_numbers(y)[0] - self.offset) / self.scale
+    def _inverse(self, y: Numbers, xp: ModuleType) -> Numbers:
+        return (y - self.offset) / self.scale
 
-    def log_derivative(self, x: Any) -> Any:
-        """Log scale, everywhere."""
-        x, xp = as_numbers(x)
+    def _log_derivative(self, x: Numbers, xp: ModuleType) -> Numbers:
         return xp.full_like(x, float(np.log(self.scale)), dtype=float)
 
 
@@ -267,25 +269,21 @@ class Asinh(Transform):
     def __post_init__(self) -> None:
         require(0 < self.cofactor < np.inf, self, "its cofactor must be positive and finite")
 
-    def __call__(self, x: Any) -> Any:
-        """asinh(x / cofactor)."""
-        x, xp = as_numbers(x)
+    def _forward(self, x: Numbers, xp: ModuleType) -> Numbers:
         return xp.arcsinh(x / self.cofactor)
 
-    def inverse(self, y: Any) -> Any:
-        """Cofactor times sinh y."""
-        y, xp = as_numbers(y)
+    def _inverse(self, y: Numbers, xp: ModuleType) -> Numbers:
         return self.cofactor * xp.sinh(y)
 
-    def log_derivative(self, x: Any) -> Any:
-        """-log sqrt(cofactor^2 + x^2)."""
-        x, xp = as_numbers(x)
+    def _log_derivative(self, x: Numbers, xp: ModuleType) -> Numbers:
         return -xp.log(xp.hypot(x, self.cofactor * xp.ones_like(x, dtype=float)))
 
 
 @dataclass(frozen=True)
 class Log(Transform):
     """y = 1 + log10(x / top) / decades, for positive values: ``flog`` of Gating-ML 2.0.
+
+    Minus infinity at 0, NaN below.
 
     Parameters
     ----------
@@ -308,19 +306,13 @@ class Log(Transform):
         fine = 0 < self.top < np.inf and 0 < self.decades < np.inf
         require(fine, self, "top and decades must be positive and finite")
 
-    def __call__(self, x: Any) -> Any:
-        """1 + log10(x / top) / decades; minus infinity at 0, NaN below."""
-        x, xp = as_numbers(x)
+    def _forward(self, x: Numbers, xp: ModuleType) -> Numbers:
         with np.errstate(divide="ignore", invalid="ignore"):
             return 1 + xp.log10(x / self.top) / self.decades
 
-    def inverse(self, y: Any) -> Any:
-        """Top times 10^(decades (y - 1))."""
-        y, xp = as_numbers(y)
+    def _inverse(self, y: Numbers, xp: ModuleType) -> Numbers:
         return self.top * xp.power(10.0, self.decades * (y - 1))
 
-    def log_derivative(self, x: Any) -> Any:
-        """-log(x decades ln 10)."""
-        x, xp = as_numbers(x)
+    def _log_derivative(self, x: Numbers, xp: ModuleType) -> Numbers:
         with np.errstate(divide="ignore", invalid="ignore"):
             return -xp.log(x * float(self.decades * np.log(10.0)))

@@ -86,14 +86,41 @@ class CompiledBlock:
     """
 
     def __init__(self, sampler: Sampler, size: int) -> None:
+        self.size = size
         # The old state is given away: a step never needs both, and buffers may be large.
         self._function = jax.jit(_block_function(sampler, size), donate_argnums=(1,))
         self._programs: dict[tuple, Callable[..., BlockResult]] = {}
         self._lock = threading.Lock()
 
+    def run(
+        self,
+        key: KeyArray,
+        state: PyTree,
+        first: int,
+        count: int,
+        budget: int | None,
+        adapting: bool,
+        schedule: Bool[np.ndarray, "count 3"] | None,
+        data: PyTree,
+    ) -> BlockResult:
+        """``count`` steps from number ``first`` on, with their rows of the schedule in warm-up."""
+        rows = np.zeros((self.size, 3), bool)
+        if schedule is not None:
+            rows[: len(schedule)] = schedule
+        return self(
+            key,
+            state,
+            np.int32(first),
+            np.int32(count),
+            np.int32(MOST_REJECTED if budget is None else budget),
+            np.bool_(budget is not None),
+            np.bool_(adapting),
+            rows,
+            data,
+        )
+
     @property
     def compilations(self) -> int:
-        """Programs compiled so far."""
         return len(self._programs)
 
     def __call__(self, *arguments: PyTree) -> BlockResult:
@@ -172,7 +199,6 @@ class Phase(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For the progress bar."""
         return "warm-up" if self.number == 0 else "sampling"
 
 
@@ -191,15 +217,14 @@ class Chain:
         sampler: Sampler,
         key: KeyArray,
         state: PyTree,
-        block: Callable[..., BlockResult],
-        block_size: int,
+        block: CompiledBlock,
         data: PyTree,
         store: Store | None,
         progress: Progress | None,
     ) -> None:
         self.number, self.sampler, self.key, self.state = number, sampler, key, state
         self.data, self.store, self.progress = data, store, progress
-        self._block, self._block_size = block, block_size
+        self._block = block
         self.phase_number, self.done, self._thin = 0, 0, 1
         self.rows: dict[str, np.ndarray] = {}
         self._saved, self._last_save, self._began = 0, 0.0, time.monotonic()
@@ -239,7 +264,7 @@ class Chain:
         key = jax.random.fold_in(self.key, phase.number + 1)
         while self.done < phase.steps and not stop.is_set() and time.monotonic() < until:
             wanted = int(BLOCK_SECONDS / self._pace) if self._pace else 8
-            count = max(1, min(wanted, self._block_size, phase.steps - self.done))
+            count = max(1, min(wanted, self._block.size, phase.steps - self.done))
             started = time.monotonic()
             stats = self._advance(phase, key, count)
             seconds = time.monotonic() - started
@@ -276,21 +301,11 @@ class Chain:
 
     def _advance(self, phase: Phase, key: KeyArray, count: int) -> dict[str, np.ndarray] | None:
         """One compiled call; None where it made no step because the buffer was full."""
-        schedule = np.zeros((self._block_size, 3), bool)
-        if phase.schedule is not None:
-            part = phase.schedule[self.done : self.done + count]
-            schedule[: len(part)] = part
-        restricted = phase.budget is not None
-        result = self._block(
-            key,
-            self.state,
-            np.int32(self.done),
-            np.int32(count),
-            np.int32(MOST_REJECTED if phase.budget is None else phase.budget),
-            np.bool_(restricted),
-            np.bool_(phase.number == 0 and self.sampler.adapts),
-            schedule,
-            self.data,
+        adapting = phase.number == 0 and self.sampler.adapts
+        schedule = phase.schedule
+        part = None if schedule is None else schedule[self.done : self.done + count]
+        result = self._block.run(
+            key, self.state, self.done, count, phase.budget, adapting, part, self.data
         )
         done, status = int(result.done), int(result.status)
         self.state = result.state
@@ -352,10 +367,8 @@ class Chain:
         self.state = self.sampler.resized(self.state, wanted)
 
     def column(self, name: str) -> np.ndarray:
-        """The rows of one variable so far."""
         return self.rows[name][: self.kept]
 
     @property
     def kept(self) -> int:
-        """Rows kept so far."""
         return self.done // self._thin

@@ -153,7 +153,7 @@ def make_chains(
     if block is None:
         block = programs[("block", size)] = CompiledBlock(sampler, size)
     return [
-        Chain(c, sampler, key, state, block, size, data, store, progress)
+        Chain(c, sampler, key, state, block, data, store, progress)
         for c, (key, state) in enumerate(zip(chain_keys, states, strict=True))
     ]
 

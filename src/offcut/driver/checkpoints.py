@@ -163,7 +163,6 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Let go of the lock."""
         self._lock.close()
 
     def _compare(self, manifest: Path, identity: dict[str, Any]) -> None:
@@ -225,7 +224,6 @@ class Store:
         return found
 
     def note_budget(self, phase: int, budget: int) -> None:
-        """Remember the budget of a phase."""
         noted = {"run": self._run, "phase": phase, "budget": budget}
         self._write(f"budget-{phase}.json", _sealed(noted))
 

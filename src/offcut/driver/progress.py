@@ -39,7 +39,6 @@ class Progress:
         self._bar.stop()
 
     def phase(self, chain: int, name: str, done: int, total: int) -> None:
-        """A chain begins (or resumes) a phase."""
         with self._lock:
             self._rows[chain] = {"rejected": 0.0, "steps": 0, "divergences": 0}
             self._bar.reset(
@@ -52,7 +51,6 @@ class Progress:
             )
 
     def advance(self, chain: int, steps: int, seconds: float, stats: dict[str, np.ndarray]) -> None:
-        """A chain has done a block."""
         if steps == 0:
             return
         with self._lock:

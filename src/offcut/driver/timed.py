@@ -78,20 +78,10 @@ class Chain:
         with jax.enable_x64(True):
             for first in range(0, sweeps, self.block):
                 count = min(sweeps - first, self.block)
-                rows = np.zeros((self.block, 3), bool)
-                if schedule is not None:
-                    rows[:count] = schedule[first : first + count]
+                part = None if schedule is None else schedule[first : first + count]
                 started = time.process_time()
-                result = self.program(
-                    self.key,
-                    self.state,
-                    np.int32(self.done),
-                    np.int32(count),
-                    np.int32(MOST_REJECTED),
-                    np.bool_(False),
-                    np.bool_(schedule is not None),
-                    rows,
-                    self.data,
+                result = self.program.run(
+                    self.key, self.state, self.done, count, None, part is not None, part, self.data
                 )
                 parts.append(np.asarray(result.draws[self.variable])[1 : count + 1])
                 spent += time.process_time() - started

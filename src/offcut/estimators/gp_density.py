@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
+import xarray as xr
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from numpyro.distributions import Distribution
 from sklearn.utils import check_scalar
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from offcut.errors import TrustWarning
-from offcut.estimators.common import UnsettledWarning, seed_from
+from offcut.base import Model
+from offcut.estimators.base import RandomState, SampledDensity
 from offcut.gp.evaluation import Bands
 from offcut.gp.model import GPDensity
+from offcut.methods import AUTO
+from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.text import renamed
-from offcut.result.diagnostics import rejection_numbers
-from offcut.result.overview import R_HAT_LIMIT, summary
-from offcut.sampling import sample
+from offcut.regions import Box
 
 
-class GaussianProcessDensity(DensityMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class GaussianProcessDensity(SampledDensity):
     """Bayesian density estimate with credible bands: a parametric density, bent by the data.
 
     The density is g(x) ∝ g0(x) sigma(f(x)) with f a Gaussian process, sampled by ``offcut.sample``
@@ -90,60 +94,19 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
     (5, 1)
     """
 
-    @renamed(kernel="covariance")
-    def __init__(
-        self,
-        base: Any = "normal",
-        covariance: str = "squared_exponential",
-        basis: Any = "auto",
-        length_scale: Any = None,
-        variance: Any = None,
-        support: Any = None,
-        *,
-        method: str = "augment",
-        prior: Any = None,
-        n_draws: int = 500,
-        n_warmup: int = 500,
-        n_chains: int = 2,
-        thin: int = 1,
-        budget: Any = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.base = base
-        self.covariance = covariance
-        self.basis = basis
-        self.length_scale = length_scale
-        self.variance = variance
-        self.support = support
-        self.method = method
-        self.prior = prior
-        self.n_draws = n_draws
-        self.n_warmup = n_warmup
-        self.n_chains = n_chains
-        self.thin = thin
-        self.budget = budget
-        self.random_state = random_state
-        self.verbose = verbose
+    model_: GPDensity = field(init=False)
+    base: str | NormalInverseWishart | Box | Callable[..., Distribution] = "normal"
+    covariance: str = "squared_exponential"
+    basis: int | tuple[int, ...] | str | None = "auto"
+    length_scale: ArrayLike | Distribution | None = None
+    variance: float | Distribution | None = None
+    support: Box | tuple[ArrayLike, ArrayLike] | None = None
+    _: KW_ONLY
+    method: str = "augment"
+    prior: dict[str, Distribution] | None = None
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Sample the posterior.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            All of it inside the support.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        for name in ("n_draws", "n_chains", "thin"):
-            check_scalar(getattr(self, name), name, Integral, min_val=1)
-        check_scalar(self.n_warmup, "n_warmup", Integral, min_val=0)
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        model = GPDensity(
+    def _model(self, d: int) -> GPDensity:
+        return GPDensity(
             self.base,
             self.covariance,
             self.basis,
@@ -152,34 +115,22 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
             self.support,
             prior=self.prior,
         )
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", TrustWarning)  # said once, below
-            posterior = sample(
-                model,
-                X[:, 0] if X.shape[1] == 1 else X,
-                method=self.method,
-                draws=self.n_draws,
-                warmup=self.n_warmup,
-                chains=self.n_chains,
-                thin=self.thin,
-                budget=self.budget,
-                seed=seed_from(self.random_state),
-                progress=bool(self.verbose),
-            )
-        self.model_, self.posterior_ = model, posterior
-        self._warn(said)
-        return self
 
-    def score_samples(self, X: Any) -> np.ndarray:
-        """Log of the posterior-mean density, (n_samples,); -inf outside the support."""
-        X = self._checked(X)
-        return self.model_.score_samples(self.posterior_, X)
+    def _draw(
+        self, model: Model, x: Float[np.ndarray, "n d"], seed: int, method: str = AUTO
+    ) -> xr.DataTree:
+        return super()._draw(model, x[:, 0] if x.shape[1] == 1 else x, seed, self.method)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score_samples(self, X: ArrayLike) -> Float[np.ndarray, " n"]:
+        """Log of the posterior-mean density; -inf outside the support."""
+        x = self._checked(X)
+        return self.model_.score_samples(self.posterior_, x)
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
         """Sum of ``score_samples``: total log-likelihood, as of ``KernelDensity``."""
         return float(np.sum(self.score_samples(X)))
 
-    def bands(self, X: Any, probability: float = 0.9) -> Bands:
+    def bands(self, X: ArrayLike, probability: float = 0.9) -> Bands:
         """Pointwise credible bands of the density.
 
         Parameters
@@ -193,10 +144,12 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
         Bands
             With ``mean``, ``median``, ``lower`` and ``upper`` of shape (n_samples,).
         """
-        X = self._checked(X)
-        return self.model_.bands(self.posterior_, X, probability)
+        x = self._checked(X)
+        return self.model_.bands(self.posterior_, x, probability)
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample(
+        self, n_samples: int = 1, random_state: RandomState = None
+    ) -> Float[np.ndarray, "n d"]:
         """New points from the posterior predictive distribution.
 
         Parameters
@@ -211,27 +164,11 @@ class GaussianProcessDensity(DensityMixin, BaseEstimator):
         """
         check_is_fitted(self, "posterior_")
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
-        seed = seed_from(self.random_state if random_state is None else random_state)
+        seed = self._seed(random_state)
         found = self.model_.predict(self.posterior_, int(n_samples), seed=seed)
         return found.reshape(int(n_samples), self.n_features_in_)
 
-    def _warn(self, said: list[warnings.WarningMessage]) -> None:
-        """How far to trust the run; one warning for all doubts."""
-        rows = summary(self.posterior_).table.items()
-        r_hats = [row["r_hat"] for name, row in rows if name.startswith("log_density")]
-        r_hats = r_hats or [row["r_hat"] for _, row in rows]
-        if self.posterior_.attrs["draws_rejections"]:
-            r_hats.append(rejection_numbers(self.posterior_)["r_hat"])
-        self.converged_ = all(value < R_HAT_LIMIT for value in r_hats)
-        doubts = [one for one in said if issubclass(one.category, TrustWarning)]
-        self.trouble_ = [str(one.message) for one in doubts]
-        for other in said:
-            if other not in doubts:
-                warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-        if self.trouble_:
-            warnings.warn(" ".join(self.trouble_), UnsettledWarning, stacklevel=3)
 
-    def _checked(self, X: Any) -> np.ndarray:
-        """New points, for a fitted estimator."""
-        check_is_fitted(self, "posterior_")
-        return validate_data(self, X, dtype=np.float64, reset=False)
+GaussianProcessDensity.__init__ = renamed(kernel="covariance")(  # type: ignore[method-assign]
+    GaussianProcessDensity.__init__
+)

@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Any, Self
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    DensityMixin,
-    TransformerMixin,
-)
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+from numpyro.distributions import Distribution
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import check_scalar
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from offcut.errors import TrustWarning
-from offcut.estimators.common import UnsettledWarning, seed_from
+from offcut.estimators.base import RandomState, SampledDensity
 from offcut.mixtures.consensus import LOSSES
-from offcut.mixtures.evaluation import draws_of, window_probability
-from offcut.mixtures.membership import log_density, probabilities
+from offcut.mixtures.evaluation import log_density
 from offcut.mixtures.model import TruncatedMixture
-from offcut.mixtures.populations import only_matched
+from offcut.mixtures.populations import only_matched, probabilities
+from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.text import renamed
-from offcut.programs.precision import in_float64
-from offcut.regions import Box
-from offcut.result.diagnostics import rejection_numbers
-from offcut.result.overview import R_HAT_LIMIT, summary
-from offcut.sampling import sample
-
-#: Draws that densities are averaged over.
-DENSITY_DRAWS = 1000
+from offcut.regions import Box, Region
 
 
+@dataclass(eq=False, repr=False)
 class TruncatedGaussianMixture(
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    ClusterMixin,
-    DensityMixin,
-    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, SampledDensity
 ):
     """Bayesian mixture of normals for data that were only recorded inside a window.
 
@@ -126,84 +112,23 @@ class TruncatedGaussianMixture(
     array([-inf])
     """
 
-    @renamed(prior="weights")
-    def __init__(
-        self,
-        lower: Any = None,
-        upper: Any = None,
-        *,
-        region: Any = None,
-        n_components: int = 20,
-        alpha: Any = 1.0,
-        base: Any = None,
-        weights: str = "latent",
-        log_accept: Any = None,
-        n_draws: int = 500,
-        n_warmup: int = 500,
-        n_chains: int = 2,
-        thin: int = 1,
-        budget: Any = "auto",
-        random_state: Any = None,
-        loss: str = "vi",
-        verbose: bool = False,
-    ) -> None:
-        self.lower = lower
-        self.upper = upper
-        self.region = region
-        self.n_components = n_components
-        self.alpha = alpha
-        self.base = base
-        self.weights = weights
-        self.log_accept = log_accept
-        self.n_draws = n_draws
-        self.n_warmup = n_warmup
-        self.n_chains = n_chains
-        self.thin = thin
-        self.budget = budget
-        self.random_state = random_state
-        self.loss = loss
-        self.verbose = verbose
+    model_: TruncatedMixture = field(init=False)
+    lower: ArrayLike | None = None
+    upper: ArrayLike | None = None
+    _: KW_ONLY
+    region: Region | Callable | None = None
+    n_components: int = 20
+    alpha: float | Distribution = 1.0
+    base: NormalInverseWishart | None = None
+    weights: str = "latent"
+    log_accept: Callable | None = None
+    loss: str = "vi"
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Sample the posterior and find the populations.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            All of it inside the window.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        self._check_settings()
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        seed = seed_from(self.random_state)
-        model = self._model(X.shape[1])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TrustWarning)  # said once, below
-            posterior = sample(
-                model,
-                X,
-                draws=self.n_draws,
-                warmup=self.n_warmup,
-                chains=self.n_chains,
-                thin=self.thin,
-                budget=self.budget,
-                seed=seed,
-                progress=bool(self.verbose),
-            )
-        self.model_, self.posterior_ = model, posterior
-        self._find_populations(X, seed)
-        self._warn()
-        return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Population of the largest posterior probability, (n_samples,)."""
+    def predict(self, X: ArrayLike) -> Int[np.ndarray, " n"]:
+        """Population of the largest posterior probability."""
         return self.predict_proba(X).argmax(1)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n clusters"]:
         """Posterior probability of each population, (n_samples, n_clusters_).
 
         Averaged over at most 200 draws. Points outside the window have them too: there they say
@@ -211,22 +136,22 @@ class TruncatedGaussianMixture(
         """
         return self._probabilities(self._checked(X))
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: ArrayLike) -> Float[np.ndarray, "n clusters"]:
         """The same as ``predict_proba``: memberships as features for a pipeline."""
         return self.predict_proba(X)
 
-    def score_samples(self, X: Any) -> np.ndarray:
-        """Log of the posterior-mean density in the window, (n_samples,); -inf outside."""
-        X = self._checked(X)
-        passes = in_float64(window_probability)(self.model_.window, X, 0, False)
-        with np.errstate(divide="ignore"):
-            return log_density(draws_of(self.posterior_, DENSITY_DRAWS), X) + np.log(passes)
+    def score_samples(self, X: ArrayLike) -> Float[np.ndarray, " n"]:
+        """Log of the posterior-mean density in the window; -inf outside."""
+        x = self._checked(X)
+        return log_density(self.posterior_, self.model_.window, x)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: ArrayLike, y: object = None) -> float:
         """Mean of ``score_samples``."""
         return float(np.mean(self.score_samples(X)))
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    def sample(
+        self, n_samples: int = 1, random_state: RandomState = None
+    ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]]:
         """New points in the window from the posterior predictive distribution.
 
         Parameters
@@ -243,22 +168,16 @@ class TruncatedGaussianMixture(
         """
         check_is_fitted(self, "labels_")
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
-        seed = seed_from(self.random_state if random_state is None else random_state)
+        seed = self._seed(random_state)
         X = self.model_.predict(self.posterior_, int(n_samples), seed=seed)
         below = np.cumsum(self._probabilities(X), axis=1)
         uniform = np.random.default_rng([seed, 1]).random((len(X), 1))
         return X, (below[:, :-1] <= uniform).sum(1)
 
-    def _check_settings(self) -> None:
-        """What would otherwise be found out late, or under another name."""
-        for name in ("n_components", "n_draws", "n_chains", "thin"):
-            check_scalar(getattr(self, name), name, Integral, min_val=1)
-        check_scalar(self.n_warmup, "n_warmup", Integral, min_val=0)
+    def _model(self, d: int) -> TruncatedMixture:
+        check_scalar(self.n_components, "n_components", Integral, min_val=1)
         if self.loss not in LOSSES:
             raise ValueError(f"loss must be one of {LOSSES}, got {self.loss!r}")
-
-    def _model(self, d: int) -> TruncatedMixture:
-        """The mixture in the window that the parameters describe."""
         limits = self.lower is not None or self.upper is not None
         if limits and self.region is not None:
             raise ValueError(
@@ -282,10 +201,10 @@ class TruncatedGaussianMixture(
             reshape=region is not None or self.log_accept is not None,
         )
 
-    def _find_populations(self, X: np.ndarray, seed: int) -> None:
+    def _look(self, x: Float[np.ndarray, "n d"], seed: int) -> None:
         """The consensus partition and the table of its parts."""
         found = self.model_.labels(self.posterior_, loss=self.loss, seed=seed)
-        self._found = only_matched(found, X)
+        self._found = only_matched(found, x)
         self.labels_, self.certainty_ = self._found.labels, self._found.certainty
         self.n_clusters_ = self._n_features_out = self._found.populations
         self.populations_ = self.model_.populations(self._found)
@@ -293,21 +212,11 @@ class TruncatedGaussianMixture(
         self.means_ = np.array([row.mean for row in self.populations_])
         self.covariances_ = np.array([row.covariance for row in self.populations_])
 
-    def _warn(self) -> None:
-        """How far to trust the run; one warning for all doubts."""
-        report = summary(self.posterior_)
-        r_hats = [v["r_hat"] for name, v in report.table.items() if name.startswith("log_density")]
-        r_hats.append(rejection_numbers(self.posterior_)["r_hat"])
-        self.converged_ = all(value < R_HAT_LIMIT for value in r_hats)
-        self.trouble_ = report.trouble
-        if self.trouble_:
-            warnings.warn(" ".join(self.trouble_), UnsettledWarning, stacklevel=3)
-
-    def _checked(self, X: Any) -> np.ndarray:
-        """New points, for a fitted estimator."""
-        check_is_fitted(self, "labels_")
-        return validate_data(self, X, dtype=np.float64, reset=False)
-
-    def _probabilities(self, X: np.ndarray) -> np.ndarray:
+    def _probabilities(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n clusters"]:
         found = self._found
         return probabilities(found.draws, found.matches, self.n_clusters_, X)
+
+
+TruncatedGaussianMixture.__init__ = renamed(prior="weights")(  # type: ignore[method-assign]
+    TruncatedGaussianMixture.__init__
+)

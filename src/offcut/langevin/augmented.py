@@ -14,30 +14,31 @@ kappa and frozen while kappa moves would give a wrong posterior.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offcut.augmentation.rejections import MOST_ATTEMPTS, outcome, redraw, settle
+from offcut.augmentation.rejections import (
+    MOST_ATTEMPTS,
+    capacity_of,
+    outcome,
+    redraw,
+    resized_rejected,
+    settle,
+    spare_section,
+)
 from offcut.base import OK, Stage
 from offcut.errors import StartError
 from offcut.langevin.draws import acceptance
-from offcut.langevin.rejections import Held, Run, log_joint, no_run, nothing, resized, run
+from offcut.langevin.rejections import Held, Run, log_joint, no_run, nothing, run
 from offcut.langevin.sampler import LangevinData, LangevinSampler, State
 
 #: A start that would need so many times the budget is hopeless.
 HOPELESS_START = 5.0
 #: Without a budget, more proposals a sweep than this are hopeless.
 MOST_PROPOSALS = 1e8
-
-
-class Kept(NamedTuple):
-    """The rejections, and whether there are any yet."""
-
-    held: Held
-    known: jax.Array
 
 
 class AugmentedSampler(LangevinSampler):
@@ -51,10 +52,10 @@ class AugmentedSampler(LangevinSampler):
         super().__init__(*arguments)
         self.draws_rejections = self.layout.p > 1
 
-    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Kept:
+    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Held:
         """No rejections yet."""
         refuse_hopeless(np.asarray(self.kappa(state.position)), int(data.n), budget, self.layout.d)
-        return Kept(nothing(self.layout, 1), jnp.array(False))
+        return nothing(self.layout, 1)
 
     def order(self, kappa: jax.Array) -> jax.Array:
         """In which order columns are proposed at ``kappa``."""
@@ -65,54 +66,49 @@ class AugmentedSampler(LangevinSampler):
     ) -> tuple[State, dict[str, jax.Array], jax.Array]:
         """Y given kappa, then kappa given Y."""
         key_rejections, key_kernel = jax.random.split(key)
-        kept, attempts, over, status = self._rejections(key_rejections, state, stage, data)
+        held, attempts, over, status = self._rejections(key_rejections, state, stage, data)
         along = self.along(state, data)
 
         def log_density(position: jax.Array) -> jax.Array:
             kappa = self.kappa(position)
             order = self.order(kappa)
-            joint = log_joint(self.layout, kappa[order], data.n, along[order], kept.held)
+            joint = log_joint(self.layout, kappa[order], data.n, along[order], held)
             return self.prior.log_density(position, {}) + joint
 
         moved, stats = self.kernel_step(key_kernel, state, log_density, stage)
-        stats = {"rejected": kept.held.size, "attempts": attempts, "gave_up": over, **stats}
-        return moved._replace(own=kept), stats, status
+        stats = {"rejected": held.size, "attempts": attempts, "gave_up": over, **stats}
+        return moved._replace(own=held), stats, status
 
     def _rejections(
         self, key: jax.Array, state: State, stage: Stage, data: LangevinData
-    ) -> tuple[Kept, jax.Array, jax.Array, jax.Array]:
+    ) -> tuple[Held, jax.Array, jax.Array, jax.Array]:
         layout, old = self.layout, state.own
         if layout.p == 1:  # nothing is ever rejected
-            return (
-                old._replace(known=jnp.array(True)),
-                jnp.int32(1),
-                jnp.array(False),
-                jnp.int32(OK),
-            )
+            known = old._replace(known=jnp.array(True))
+            return known, jnp.int32(1), jnp.array(False), jnp.int32(OK)
         kappa = self.kappa(state.position)
         falling = kappa[self.order(kappa)]
-        section = 1 - old.held.section
 
         def attempt(number: jax.Array, last: Run) -> tuple[Run, jax.Array]:
             own_key = jax.random.fold_in(key, number)
-            drawn = run(layout, own_key, falling, data.n, stage.budget, last.taken, section)
-            return drawn, drawn.rejected > stage.budget
+            drawn = run(layout, own_key, falling, data.n, stage.budget, last.rejected)
+            return drawn, drawn.size > stage.budget
 
-        attempts, drawn, over = redraw(attempt, no_run(layout, old.held.taken), MOST_ATTEMPTS)
-        full = jnp.any(drawn.stopped > drawn.taken.shape[2])
+        spare = spare_section(layout.rows, old.rejected, old.rejected)
+        attempts, drawn, over = redraw(attempt, no_run(layout, spare), MOST_ATTEMPTS)
+        full = jnp.any(drawn.rejected.count > capacity_of(layout.rows, spare))
+        new = Held(drawn.rejected, drawn.along, jnp.array(True))
         status = outcome(over, full, old.known)
-        success = ~over & ~full
-        held = settle(success, Held(drawn.taken, section, drawn.stopped, drawn.along), old.held)
-        return Kept(held, old.known | success), attempts, over, status
+        return settle(~over & ~full, new, old), attempts, over, status
 
-    def capacity(self, state: State) -> int:
+    def capacity(self, state: State) -> int | None:
         """Room for the rejections that one column stops."""
-        return int(state.own.held.taken.shape[2])
+        return capacity_of(self.layout.rows, state.own.rejected) if self.layout.p > 1 else None
 
     def resized(self, state: State, capacity: int) -> State:
         """More room, same content."""
-        held = resized(self.layout, state.own.held, capacity)
-        return state._replace(own=state.own._replace(held=held))
+        rejected = resized_rejected(self.layout.rows, state.own.rejected, capacity)
+        return state._replace(own=state.own._replace(rejected=rejected))
 
     def row_bytes(self, state: State) -> int:
         """Bytes for one more rejection at each column."""
@@ -120,7 +116,7 @@ class AugmentedSampler(LangevinSampler):
 
     def rejected(self, state: State) -> int:
         """|Y|."""
-        return int(state.own.held.size)
+        return int(state.own.size)
 
     def explain(self, state: State, evidence: Any) -> Exception:
         """Nothing was ever held, and no attempt stayed within the budget."""

@@ -35,6 +35,10 @@ class Judged(NamedTuple):
     taken: jax.Array  # c, (count, p); the first column's is 0
     stopped: jax.Array  # (count,), column 1, ..., p-1 counted from 0; p where accepted
 
+    @property
+    def accepted(self) -> jax.Array:
+        return self.stopped == self.taken.shape[1]
+
 
 def propose(key: jax.Array, d: int, kappa: jax.Array, count: int, last: bool = False) -> Judged:
     """``count`` proposals at ``kappa`` (p,) in the order of the columns.

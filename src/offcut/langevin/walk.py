@@ -130,7 +130,7 @@ class ExchangeSampler(WalkSampler):
         simulated = run(self.layout, key, new[order], data.n, stage.budget, last=True)
         along = jnp.zeros_like(new).at[order].set(simulated.accepted_along)
         ratio = jnp.sum((new - kappa) * (self.along(state, data) - along))
-        return ratio, state.own._replace(rejected=simulated.rejected)
+        return ratio, state.own._replace(rejected=simulated.size)
 
 
 class PseudoMarginalSampler(WalkSampler):
@@ -169,7 +169,7 @@ class PseudoMarginalSampler(WalkSampler):
     ) -> jax.Array:
         """log of the unbiased estimate of Z(kappa)^-n, less log D(kappa)^-n."""
         most = jnp.int32(MOST_REJECTED)
-        k = run(self.layout, key, jnp.sort(kappa)[::-1], wanted, most).rejected.astype(float)
+        k = run(self.layout, key, jnp.sort(kappa)[::-1], wanted, most).size.astype(float)
         r = wanted.astype(float)
         return gammaln(r + n + k) - gammaln(r + n) - gammaln(r + k) + gammaln(r)
 
@@ -188,11 +188,11 @@ class PseudoMarginalSampler(WalkSampler):
         falling, new_falling = jnp.sort(kappa)[::-1], jnp.sort(new)[::-1]
         judged = run(self.layout, key_budget, new_falling, data.n, stage.budget)
         estimate = lax.cond(
-            judged.rejected > stage.budget,
+            judged.size > stage.budget,
             lambda: jnp.array(-jnp.inf),
             lambda: self._estimate(key_estimate, new, own.acceptances, data.n),
         )
         envelopes = log_envelope(d, falling) - log_envelope(d, new_falling)
         ratio = jnp.sum((new - kappa) * self.along(state, data)) + data.n * envelopes
         ratio += estimate - own.log_estimate
-        return ratio, Walked(judged.rejected, estimate, own.acceptances)
+        return ratio, Walked(judged.size, estimate, own.acceptances)

@@ -16,20 +16,26 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation.rejections import Rejected
 from offcut.mixtures.data import MixtureData, MixtureLayout
 from offcut.numerics.arrays import materialised
 from offcut.numerics.normal import Components, coefficients, features
+from offcut.numerics.types import KeyArray
 
 
-def unit_features(layout: MixtureLayout, x: jax.Array, group: jax.Array) -> jax.Array:
-    """Features of points (d, m) and indicators of their groups: (features + G, m)."""
+def unit_features(
+    layout: MixtureLayout, x: Float[Array, "d m"], group: Int[Array, " m"]
+) -> Float[Array, "F m"]:
+    """Features of points and indicators of their groups."""
     groups = jnp.arange(layout.groups, dtype=group.dtype)
     return jnp.concatenate([features(x), (group[None, :] == groups[:, None]).astype(x.dtype)])
 
 
-def event_chunk(layout: MixtureLayout, data: MixtureData, chunk: jax.Array) -> jax.Array:
+def event_chunk(
+    layout: MixtureLayout, data: MixtureData, chunk: Int[Array, ""]
+) -> Float[Array, "F m"]:
     """Features of one chunk of events."""
     size = layout.chunk
     x = lax.dynamic_slice_in_dim(data.x, chunk * size, size, 1)
@@ -40,13 +46,15 @@ def event_chunk(layout: MixtureLayout, data: MixtureData, chunk: jax.Array) -> j
 class RejectedChunk(NamedTuple):
     """Part of the buffer of rejections; what is not ``real`` lies behind Y."""
 
-    x: jax.Array  # (d, chunk)
-    label: jax.Array
-    owner: jax.Array
-    real: jax.Array
+    x: Float[Array, "d m"]
+    label: Int[Array, " m"]
+    owner: Int[Array, " m"]
+    real: Bool[Array, " m"]
 
 
-def rejected_chunk(layout: MixtureLayout, rejected: Rejected, chunk: jax.Array) -> RejectedChunk:
+def rejected_chunk(
+    layout: MixtureLayout, rejected: Rejected, chunk: Int[Array, ""]
+) -> RejectedChunk:
     """One chunk of the held rejections."""
     size = layout.chunk
     at = rejected.offset + chunk * size
@@ -59,31 +67,35 @@ def rejected_chunk(layout: MixtureLayout, rejected: Rejected, chunk: jax.Array) 
     return RejectedChunk(x.T, label, owner, real)
 
 
-def chunks_of(layout: MixtureLayout, rejected: Rejected) -> jax.Array:
+def chunks_of(layout: MixtureLayout, rejected: Rejected) -> Int[Array, ""]:
     """How many chunks the held rejections fill."""
     return -(-rejected.count // layout.chunk)
 
 
-def add_by_label(totals: jax.Array, label: jax.Array, phi: jax.Array) -> jax.Array:
+def add_by_label(
+    totals: Float[Array, "labels F"], label: Int[Array, " m"], phi: Float[Array, "F m"]
+) -> Float[Array, "labels F"]:
     """Add columns of ``phi`` to the rows that their labels name; row K takes what is not real."""
     return totals.at[label].add(phi.T, mode="promise_in_bounds")
 
 
-def label_coefficients(components: Components, log_weights: jax.Array, groups: int) -> jax.Array:
-    """(K, features + G): log omega_gk + log N_k(x) is its product with a unit's features."""
+def label_coefficients(
+    components: Components, log_weights: Float[Array, "rows K"], groups: int
+) -> Float[Array, "K F"]:
+    """Its product with a unit's features is log omega_gk + log N_k(x)."""
     w = jax.vmap(coefficients)(components.means, components.roots)
     log_weights = jnp.broadcast_to(log_weights, (groups, log_weights.shape[1]))
     # 0 times -inf must not be NaN: a weight too small for a number is a very small one.
     return jnp.concatenate([w, jnp.maximum(log_weights, -1e30).T], axis=1)
 
 
-def choose(terms: jax.Array, uniform: jax.Array) -> jax.Array:
-    """A label for each column of log terms (K, m), by one uniform each."""
+def choose(terms: Float[Array, "K m"], uniform: Float[Array, " m"]) -> Int[Array, " m"]:
+    """A label for each column of log terms, by one uniform each."""
     K = terms.shape[0]
     weights = jnp.exp(terms - jnp.max(terms, axis=0, keepdims=True))
     target = uniform * jnp.sum(weights, axis=0)
 
-    def walk(k: int, carry: tuple) -> tuple:
+    def walk(k: Int[Array, ""], carry: tuple) -> tuple:
         running, label = carry
         running = running + weights[k]
         return running, label + (running <= target).astype(jnp.int32)
@@ -95,18 +107,18 @@ def choose(terms: jax.Array, uniform: jax.Array) -> jax.Array:
 
 def allocate(
     layout: MixtureLayout,
-    key: jax.Array,
-    w: jax.Array,
-    n: jax.Array,
-    phi_of: Callable[[jax.Array], jax.Array],
-) -> tuple[jax.Array, jax.Array]:
-    """Labels of all events (rows,), and totals (K + 1, features + G) by label.
+    key: KeyArray,
+    w: Float[Array, "K F"],
+    n: Int[Array, ""],
+    phi_of: Callable[[Int[Array, ""]], Float[Array, "F m"]],
+) -> tuple[Int[Array, " rows"], Float[Array, "K+1 F"]]:
+    """Labels of all events, and totals by label.
 
     ``phi_of(chunk)`` gives the features of a chunk of units. Rows behind n get label K.
     """
     size, K = layout.chunk, layout.components
 
-    def one(chunk: jax.Array, carry: tuple) -> tuple:
+    def one(chunk: Int[Array, ""], carry: tuple) -> tuple:
         labels, totals = carry
         # Computed once: otherwise features are worked out again inside the product.
         phi = materialised(chunk, lambda: phi_of(chunk))
@@ -121,10 +133,12 @@ def allocate(
     return lax.fori_loop(0, layout.chunks, one, start)
 
 
-def add_rejected(layout: MixtureLayout, totals: jax.Array, rejected: Rejected) -> jax.Array:
+def add_rejected(
+    layout: MixtureLayout, totals: Float[Array, "labels F"], rejected: Rejected
+) -> Float[Array, "labels F"]:
     """Totals with the rejections added, each to the component that it came from."""
 
-    def one(chunk: jax.Array, totals: jax.Array) -> jax.Array:
+    def one(chunk: Int[Array, ""], totals: Float[Array, "labels F"]) -> Float[Array, "labels F"]:
         part = rejected_chunk(layout, rejected, chunk)
         label = jnp.where(part.real, part.label, layout.components)
         return add_by_label(totals, label, unit_features(layout, part.x, part.owner))
@@ -132,11 +146,11 @@ def add_rejected(layout: MixtureLayout, totals: jax.Array, rejected: Rejected) -
     return lax.fori_loop(0, chunks_of(layout, rejected), one, totals)
 
 
-def all_events(layout: MixtureLayout, data: MixtureData) -> jax.Array:
-    """Features of all events, (rows, features + G)."""
+def all_events(layout: MixtureLayout, data: MixtureData) -> Float[Array, "rows F"]:
+    """Features of all events."""
     size = layout.chunk
 
-    def events(chunk: jax.Array, phi: jax.Array) -> jax.Array:
+    def events(chunk: Int[Array, ""], phi: Float[Array, "rows F"]) -> Float[Array, "rows F"]:
         part = event_chunk(layout, data, chunk).T
         return lax.dynamic_update_slice_in_dim(phi, part, chunk * size, 0)
 
@@ -145,6 +159,8 @@ def all_events(layout: MixtureLayout, data: MixtureData) -> jax.Array:
     return lax.fori_loop(0, layout.chunks, events, start)
 
 
-def rows_of(layout: MixtureLayout, own: jax.Array, chunk: jax.Array) -> jax.Array:
+def rows_of(
+    layout: MixtureLayout, own: Float[Array, "rows F"], chunk: Int[Array, ""]
+) -> Float[Array, "F m"]:
     """One chunk of ``all_events``, as columns."""
     return lax.dynamic_slice_in_dim(own, chunk * layout.chunk, layout.chunk).T

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int, Integer
+from numpy.typing import ArrayLike
 
 from offcut.errors import DataError, SettingsError
 from offcut.mixtures.contingency import (
@@ -44,17 +46,17 @@ LOSSES = ("vi", "binder")
 class Consensus(NamedTuple):
     """A consensus partition; see :func:`consensus`."""
 
-    labels: np.ndarray  # (event,): 0 is the largest cluster
-    certainty: np.ndarray  # (event,): between 0 and 1
+    labels: Int[np.ndarray, " n"]  # 0 is the largest cluster
+    certainty: Float[np.ndarray, " n"]  # between 0 and 1
     expected_loss: float  # of these labels, over all events and draws
     draw_loss: float  # that of the best draw, for comparison
-    clusters_in_draws: np.ndarray  # 5%, 50% and 95% quantiles of their number
+    clusters_in_draws: Float[np.ndarray, " 3"]  # 5%, 50% and 95% quantiles of their number
     searched: int  # events in the search; the others were assigned to its clusters
     loss: str
 
 
 def consensus(
-    partitions: Any,
+    partitions: ArrayLike,
     loss: str = "vi",
     most: int | None = None,
     seed: int = 0,
@@ -143,7 +145,9 @@ def consensus(
     )
 
 
-def match_components(partitions: Any, labels: Any, components: int | None = None) -> np.ndarray:
+def match_components(
+    partitions: ArrayLike, labels: ArrayLike, components: int | None = None
+) -> Int[np.ndarray, "S K"]:
     """The consensus cluster of each component of each draw: the one most of its events are in.
 
     Parameters
@@ -172,11 +176,11 @@ def match_components(partitions: Any, labels: Any, components: int | None = None
             f"labels has shape {np.shape(labels)}; expected one label for each of the "
             f"{partitions.shape[1]} events in partitions"
         )
-    labels = as_partitions(np.asarray(labels)[None], "labels")[0]
+    one = as_partitions(np.asarray(labels)[None], "labels")[0]
     largest = int(partitions.max())
-    if max(largest, labels.max()) > LARGEST_LABEL:
+    if max(largest, one.max()) > LARGEST_LABEL:
         raise DataError(
-            f"labels go up to {max(largest, labels.max())}; components and clusters are expected "
+            f"labels go up to {max(largest, one.max())}; components and clusters are expected "
             f"to be numbered from 0, and to be no more than {LARGEST_LABEL}"
         )
     components = largest + 1 if components is None else components
@@ -186,14 +190,16 @@ def match_components(partitions: Any, labels: Any, components: int | None = None
             f"{largest + 1}"
         )
     draws = read(partitions)
-    cluster = draws.tables(labels).argmax(axis=1)
+    cluster = draws.tables(one.astype(np.intp)).argmax(axis=1)
     matched = np.full((len(partitions), components), -1)
     names = draws.names
     matched[:, : names.shape[1]] = np.where(names >= 0, cluster[names], -1)
     return matched
 
 
-def certainty(draws: Draws, counts: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def certainty(
+    draws: Partitions, counts: Int[np.ndarray, "J C"], labels: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
     """Mean over draws of what each counts for an event; :func:`consensus` says how."""
     largest = np.maximum.reduceat(counts, draws.offsets, axis=0)
     home = np.repeat(largest, draws.numbers, axis=0)
@@ -205,7 +211,7 @@ def certainty(draws: Draws, counts: np.ndarray, labels: np.ndarray) -> np.ndarra
     return np.minimum(sums / len(draws.numbers), 1)
 
 
-def expected_loss(loss: Loss, counts: np.ndarray) -> float:
+def expected_loss(loss: Loss, counts: Int[np.ndarray, "J C"]) -> float:
     """Posterior expected loss of the partition with these tables."""
     constant = loss.split * loss.phi[counts.sum(axis=1)].sum() / loss.draws
     clusters = loss.clusters(counts, counts.sum(axis=0) // loss.draws)
@@ -213,12 +219,12 @@ def expected_loss(loss: Loss, counts: np.ndarray) -> float:
 
 
 def search(
-    draws: Draws,
+    draws: Partitions,
     objective: Callable[..., Loss],
     most: int,
     starts: int,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, int]:
+) -> tuple[Int[np.ndarray, " n"], int]:
     """Labels of all events, and the best draw."""
     order = rng.permutation(draws.partitions.shape[1])
     events = np.sort(order[:FIRST_EVENTS])
@@ -277,40 +283,39 @@ def improve(tables: Tables, rng: np.random.Generator) -> None:
         changed = tables.merge() or tables.split(rng)
 
 
-def joined(tables: Tables, cells: np.ndarray) -> np.ndarray:
+def joined(tables: Tables, cells: Int[np.ndarray, "rows S"]) -> Int[np.ndarray, " rows"]:
     """For each row of cells, the cluster that it joins at the smallest expected loss."""
     return tables.joining(cells, 1)[:, tables.sizes > 0].argmin(axis=1)
 
 
-class Draws(NamedTuple):
+class Partitions(NamedTuple):
     """Partitions with their components numbered throughout, in order of their first events."""
 
-    partitions: np.ndarray  # (draw, event)
-    names: np.ndarray  # (draw, label): number of the component, -1 where there is none
-    numbers: np.ndarray  # (draw,): components in it
+    partitions: Integer[np.ndarray, "S n"]
+    names: Int[np.ndarray, "S labels"]  # number of the component, -1 where there is none
+    numbers: Int[np.ndarray, " S"]  # components in each draw
 
     @property
     def components(self) -> int:
-        """Of all draws together."""
         return int(self.numbers.sum())
 
     @property
-    def offsets(self) -> np.ndarray:
-        """(draw,): number of the first component."""
+    def offsets(self) -> Int[np.ndarray, " S"]:
+        """Number of the first component of each draw."""
         return np.cumsum(self.numbers) - self.numbers
 
-    def cells(self, events: np.ndarray) -> np.ndarray:
-        """(event, draw): the number of the component that holds the event."""
+    def cells(self, events: Int[np.ndarray, " m"]) -> Int[np.ndarray, "m S"]:
+        """The number of the component that holds the event, in each draw."""
         rows = np.arange(len(self.partitions))[:, None]
         return np.ascontiguousarray(self.names[rows, self.partitions[:, events]].T)
 
-    def chunks(self, events: np.ndarray) -> Iterator[np.ndarray]:
+    def chunks(self, events: Int[np.ndarray, " m"]) -> Iterator[Int[np.ndarray, " _"]]:
         """So many events at a time that their cells take little memory."""
         step = max(1, CHUNK // len(self.partitions))
         return (events[start : start + step] for start in range(0, len(events), step))
 
-    def tables(self, labels: np.ndarray) -> np.ndarray:
-        """Events in (component, cluster)."""
+    def tables(self, labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, "J C"]:
+        """Events by component and cluster."""
         counts = np.zeros((self.components, int(labels.max()) + 1), np.intp)
         for part in self.chunks(np.arange(len(labels))):
             blocks = Blocks(self.cells(part), np.ones(len(part)), self.components)
@@ -318,7 +323,7 @@ class Draws(NamedTuple):
         return counts
 
 
-def read(partitions: np.ndarray) -> Draws:
+def read(partitions: Integer[np.ndarray, "S n"]) -> Partitions:
     """Number the components, so that nothing depends on the names of labels."""
     S, n = partitions.shape
     if partitions.max() > LARGEST_LABEL:
@@ -334,10 +339,10 @@ def read(partitions: np.ndarray) -> Draws:
         numbers[draw] = used = int(np.sum(first < n))
         names[draw, np.argsort(first)[:used]] = total + np.arange(used)
         total += used
-    return Draws(partitions, names, numbers)
+    return Partitions(partitions, names, numbers)
 
 
-def as_partitions(partitions: Any, what: str = "partitions") -> np.ndarray:
+def as_partitions(partitions: ArrayLike, what: str = "partitions") -> Integer[np.ndarray, "S n"]:
     """Check that these are labels of events in draws."""
     partitions = np.asarray(partitions)
     if not np.issubdtype(partitions.dtype, np.integer):
@@ -355,7 +360,7 @@ def as_partitions(partitions: Any, what: str = "partitions") -> np.ndarray:
     return partitions
 
 
-def by_size(labels: np.ndarray) -> np.ndarray:
+def by_size(labels: Integer[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """Clusters renamed by decreasing size; equal ones in order of their first events."""
     _, first, own, sizes = np.unique(
         labels, return_index=True, return_inverse=True, return_counts=True

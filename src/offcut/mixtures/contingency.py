@@ -33,6 +33,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int, Real
 from scipy.sparse import csr_array
 
 #: Changes below this many units of phi are rounding.
@@ -49,25 +50,29 @@ SPLITS, PASSES = 8, 4
 class Blocks(NamedTuple):
     """Events that share their components in all draws, as one."""
 
-    cells: np.ndarray  # (block, draw): its component, numbered throughout all draws
-    weights: np.ndarray  # (block,): events in it
+    cells: Int[np.ndarray, "blocks S"]  # its component, numbered throughout all draws
+    weights: Real[np.ndarray, " blocks"]  # events in it
     components: int  # of all draws together
 
 
 class Loss(NamedTuple):
     """Expected loss of partitions of n events, in units of ``phi``."""
 
-    phi: np.ndarray  # at 0, ..., n
+    phi: Float[np.ndarray, " n+1"]  # at 0, ..., n
     split: float  # u
     merge: float  # v
     draws: int  # S
     scale: float  # n, or the number of pairs
 
-    def clusters(self, counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """V_k of clusters with these (component, cluster) counts."""
+    def clusters(
+        self, counts: Int[np.ndarray, "J C"], sizes: Int[np.ndarray, " C"]
+    ) -> Float[np.ndarray, " C"]:
+        """V_k of clusters with these counts by component and cluster."""
         return self.combine(self.phi[sizes], self.phi[counts].sum(axis=0))
 
-    def combine(self, sizes: np.ndarray, joint: np.ndarray) -> np.ndarray:
+    def combine(
+        self, sizes: Float[np.ndarray, " C"], joint: Float[np.ndarray, "... C"]
+    ) -> Float[np.ndarray, "... C"]:
         """The two terms of V_k, or of a change of it."""
         return self.merge * sizes - (self.split + self.merge) / self.draws * joint
 
@@ -82,8 +87,10 @@ def make_loss(name: str, split_cost: float, events: int, draws: int) -> Loss:
     return Loss(phi, split_cost, 2 - split_cost, draws, scale)
 
 
-def blocks_of(cells: np.ndarray, components: int) -> tuple[Blocks, np.ndarray]:
-    """The blocks of events with these (event, draw) components, and the block of each event."""
+def blocks_of(
+    cells: Int[np.ndarray, "n S"], components: int
+) -> tuple[Blocks, Int[np.ndarray, " n"]]:
+    """The blocks of events with these components, and the block of each event."""
     rows = np.ascontiguousarray(cells)
     whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).reshape(-1)
     _, first, block, weights = np.unique(
@@ -92,8 +99,10 @@ def blocks_of(cells: np.ndarray, components: int) -> tuple[Blocks, np.ndarray]:
     return Blocks(rows[first], weights, components), block
 
 
-def count(blocks: Blocks, labels: np.ndarray, clusters: int) -> np.ndarray:
-    """Events in (component, cluster)."""
+def count(
+    blocks: Blocks, labels: Int[np.ndarray, " blocks"], clusters: int
+) -> Int[np.ndarray, "J clusters"]:
+    """Events by component and cluster."""
     table = np.zeros(blocks.components * clusters)
     for part in chunks(blocks.cells):
         place = blocks.cells[part].astype(np.intp) * clusters + labels[part, None]
@@ -102,14 +111,16 @@ def count(blocks: Blocks, labels: np.ndarray, clusters: int) -> np.ndarray:
     return table.reshape(-1, clusters).astype(np.intp)
 
 
-def chunks(cells: np.ndarray) -> list[slice]:
+def chunks(cells: Int[np.ndarray, "rows S"]) -> list[slice]:
     """Slices of the rows that hold about ``CHUNK`` entries each."""
     step = max(1, CHUNK // cells.shape[1])
     return [slice(start, start + step) for start in range(0, len(cells), step)]
 
 
-def sum_everywhere(cells: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """(row, cluster): sum over draws of the values (component, cluster) at the row's cells."""
+def sum_everywhere(
+    cells: Int[np.ndarray, "rows S"], values: Float[np.ndarray, "J C"]
+) -> Float[np.ndarray, "rows C"]:
+    """Sum over draws of the values by component and cluster at the row's cells."""
     sums = np.empty((len(cells), values.shape[1]))
     for part in chunks(cells):
         some = cells[part]
@@ -119,7 +130,11 @@ def sum_everywhere(cells: np.ndarray, values: np.ndarray) -> np.ndarray:
     return sums
 
 
-def sum_own(cells: np.ndarray, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def sum_own(
+    cells: Int[np.ndarray, "rows S"],
+    values: Float[np.ndarray, "J C"],
+    labels: Int[np.ndarray, " rows"],
+) -> Float[np.ndarray, " rows"]:
     """The same at each row's own cluster only."""
     parts = chunks(cells)
     return np.concatenate([values[cells[p], labels[p, None]].sum(axis=1) for p in parts])
@@ -132,7 +147,9 @@ class Tables:
     labels no block has been placed yet.
     """
 
-    def __init__(self, blocks: Blocks, loss: Loss, most: int, labels: np.ndarray | None) -> None:
+    def __init__(
+        self, blocks: Blocks, loss: Loss, most: int, labels: Int[np.ndarray, " blocks"] | None
+    ) -> None:
         self.blocks, self.loss, self.most = blocks, loss, most
         if labels is None:
             self.labels = np.full(len(blocks.weights), -1)
@@ -163,7 +180,7 @@ class Tables:
         """The expected loss without its constant."""
         return float(self.loss.clusters(self.counts, self.sizes).sum())
 
-    def place(self, block: int) -> bool:
+    def place(self, block: int | np.integer) -> bool:
         """Put one block where the expected loss is lowest; whether it moved."""
         phi, own, weight = self.loss.phi, self.labels[block], self.blocks.weights[block]
         cells = self.blocks.cells[block]
@@ -186,16 +203,18 @@ class Tables:
             self.widen()
         return True
 
-    def joining(self, cells: np.ndarray, weight: int) -> np.ndarray:
-        """(row, cluster): change of the loss by adding rows of this weight that are in none."""
+    def joining(
+        self, cells: Int[np.ndarray, "rows S"], weight: int | np.integer
+    ) -> Float[np.ndarray, "rows C"]:
+        """Change of the loss by adding rows of this weight, that are in none, to each cluster."""
         counts, sizes = (
             self.loss.phi.take(x + weight, mode="clip") - self.loss.phi[x]
             for x in (self.counts, self.sizes)
         )
         return self.loss.combine(sizes, sum_everywhere(cells, counts))
 
-    def changes(self) -> np.ndarray:
-        """(block, cluster): change of the loss by moving one block there, all else as it is."""
+    def changes(self) -> Float[np.ndarray, "blocks C"]:
+        """Change of the loss by moving one block to a cluster, all else as it is."""
         changes = np.empty((len(self.labels), len(self.sizes)))
         for weight in np.unique(self.blocks.weights):
             some = np.flatnonzero(self.blocks.weights == weight)
@@ -247,7 +266,7 @@ class Tables:
         self.tidy()
         return len(left) < before
 
-    def _merging(self, k: int, others: np.ndarray) -> np.ndarray:
+    def _merging(self, k: int, others: Int[np.ndarray, " C"]) -> Float[np.ndarray, " C"]:
         """Change of the loss by merging k with each other; components without k do not matter."""
         rows = np.flatnonzero(self.counts[:, k])
         counts, sizes = self.counts[np.ix_(rows, others)], self.sizes[others]
@@ -279,7 +298,10 @@ class Tables:
         return done
 
     def _best_halves(
-        self, members: np.ndarray, chances: np.ndarray, rng: np.random.Generator
+        self,
+        members: Int[np.ndarray, " m"],
+        chances: Float[np.ndarray, " J"],
+        rng: np.random.Generator,
     ) -> Tables | None:
         """The best of ``SPLITS`` components as one half, after up to ``PASSES`` improvements."""
         cells = self.blocks.cells[members]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, runtime_checkable
 
-import jax
 import numpy as np
+from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
 
 from offcut.augmentation.rejections import Layout
 from offcut.errors import DataError
@@ -48,32 +50,30 @@ class MixtureLayout(NamedTuple):
 
     @property
     def chunk(self) -> int:
-        """Points handled at a time."""
         return self.buffer.chunk
 
     @property
     def chunks(self) -> int:
-        """Chunks of events."""
         return self.rows // self.chunk
 
 
 class MixtureData(NamedTuple):
     """Events on the sampler's scale, (x - shift) / scale, padded to whole chunks.
 
-    x : (d, rows). group : (rows,), 0 to G - 1. counts : (G,) events in each group.
-    probes : indices of events at which log densities are followed.
+    group : 0 to G - 1. counts : events in each group. probes : indices of events at which log
+    densities are followed.
     """
 
-    x: jax.Array
-    group: jax.Array
-    counts: jax.Array
-    shift: jax.Array
-    scale: jax.Array
+    x: Float[Array, "d rows"]
+    group: Int[Array, " rows"]
+    counts: Int[Array, " G"]
+    shift: Float[Array, " d"]
+    scale: Float[Array, " d"]
     base: Base
-    probes: jax.Array
+    probes: Int[Array, " probes"]
 
     @property
-    def n(self) -> jax.Array:
+    def n(self) -> Int[Array, ""]:
         return self.counts.sum()
 
 
@@ -81,11 +81,24 @@ class MixtureData(NamedTuple):
 PROBES = 12
 
 
-def as_events(data: Any, taker: str = "a mixture") -> tuple[np.ndarray, bool]:
+@runtime_checkable
+class HoldsValues(Protocol):
+    """A data frame or ``offcut.cytometry.Events``: numbers in ``values``, a row for each event."""
+
+    @property
+    def values(self) -> ArrayLike: ...
+
+
+def values_of(data: object) -> object:
+    """The numbers of a table; anything else as it is."""
+    if isinstance(data, HoldsValues) and not isinstance(data, Mapping):
+        return data.values
+    return data
+
+
+def as_events(data: object, taker: str = "a mixture") -> tuple[Float[np.ndarray, "n d"], bool]:
     """(n, d) floats, and whether the data are single numbers."""
-    # Data frames and offcut.cytometry.Events carry their numbers in ``values``.
-    carries = hasattr(data, "columns") or hasattr(data, "channels")
-    values = as_arrays(data.values if carries else data, "data")
+    values = as_arrays(values_of(data), "data")
     if isinstance(values, dict | tuple):
         raise DataError(f"{taker} takes one array (events, channels), got a dict or tuple")
     count_rows(values, "data")
@@ -95,7 +108,7 @@ def as_events(data: Any, taker: str = "a mixture") -> tuple[np.ndarray, bool]:
     return np.asarray(values, float).reshape(len(values), -1), scalar
 
 
-def probes(n: int) -> np.ndarray:
+def probes(n: int) -> Int[np.ndarray, " probes"]:
     """Events at which the log density is followed: a fixed random choice."""
     chosen = np.sort(np.random.default_rng(n).choice(n, min(n, PROBES), replace=False))
     return np.resize(chosen, PROBES)  # always as many, for compiled code depends on it

@@ -5,41 +5,47 @@ the filter the density is sum_k omega_k N_k(x). What passes has density
 a(x) sum_k (w_k / Z_k) N_k(x), w_k being the weights in the window and Z_k the components' masses
 there. The marginal of some coordinates x_A is sum_k (w_k / Z_k) N_k(x_A) E[a(x) | x_A], the last a
 normal expectation over the other coordinates, taken over a lattice that is shifted at random for
-every draw. Predictive events are draws of draws, by rejection where the filter applies.
+every draw. Everything stays on the log scale, means over draws as well, so that points far from
+all data have a log density. Predictive events are draws of draws, by rejection where the filter
+applies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jax.scipy.special import ndtri
+from jaxtyping import Array, Float, Int, Shaped
 
 from offcut.errors import DataError, SettingsError
+from offcut.mixtures.data import values_of
 from offcut.mixtures.groups import fitted_names, place_of_group
 from offcut.mixtures.window import Window
 from offcut.mixtures.window_mass import lattice, shifted
 from offcut.numerics import keys
-from offcut.numerics.normal import Components, log_normals
+from offcut.numerics.normal import FAR, log_normals
 from offcut.programs.precision import in_float64
 
-#: Numbers in one temporary array.
-ROOM = 2**22
+#: Numbers that stay in a cache together, and the fewest points at a time.
+CACHE, FEWEST = 2**17, 64
+#: (what is known of one draw ..., points) -> one number for each point, or more
+OfDraw = Callable[..., Shaped[Array, "... m"]]
 
 
 class Draws(NamedTuple):
-    """Draws side by side, (draw, ...); weights by group, (draw, group, component)."""
+    """S draws side by side; weights and masses by group."""
 
-    weights: np.ndarray
-    window_weights: np.ndarray
-    window_mass: np.ndarray
-    means: np.ndarray
-    covariances: np.ndarray
+    weights: Float[np.ndarray, "S G K"]
+    window_weights: Float[np.ndarray, "S G K"]
+    window_mass: Float[np.ndarray, "S G K"]
+    means: Float[np.ndarray, "S K d"]
+    covariances: Float[np.ndarray, "S K d d"]
     shape: tuple[int, int]  # chains and draws that were used
     names: tuple[str, ...] = ("0",)  # of the groups
 
@@ -79,8 +85,8 @@ def draws_of(posterior: xr.DataTree, most: int | None) -> Draws:
     return Draws(weights, within, mass, flat("means"), flat("covariances"), shape, names)
 
 
-def log_terms(draws: Draws) -> np.ndarray:
-    """log(w_k / Z_k), (draw, group, component): what passes has density a sum_k (w_k / Z_k) N_k.
+def log_terms(draws: Draws) -> Float[np.ndarray, "S G K"]:
+    """log(w_k / Z_k): what passes has density a sum_k (w_k / Z_k) N_k.
 
     A component whose mass was not resolved has Z_k = 0 and no part in it.
     """
@@ -89,26 +95,108 @@ def log_terms(draws: Draws) -> np.ndarray:
     return finite_log(np.where(known, ratio, 0.0))
 
 
-def finite_log(weights: np.ndarray) -> np.ndarray:
+def finite_log(weights: Float[np.ndarray, " ..."]) -> Float[np.ndarray, " ..."]:
     """Logarithms that stay finite: 0 times -inf must not be NaN."""
     with np.errstate(divide="ignore"):
         return np.maximum(np.log(weights), -1e30)
 
 
-def components_of(means: jax.Array, covariances: jax.Array) -> Components:
-    """Components from means and covariances, (K, d) and (K, d, d)."""
-    return Components(means, jnp.linalg.cholesky(covariances))
+class Weighted(NamedTuple):
+    """sum_k c_k N_k, in one draw or in each: log N_k(x) = constant - ½ |R_k⁻¹(x - mu_k)|².
+
+    Points are given from ``centre``, where their differences keep all digits. The same rows of all
+    R_k⁻¹ stand together, so that each takes one product of matrices.
+    """
+
+    log_c: Float[Array, "... K"]  # with the constant of N_k; by group as well, for labels
+    inverses: Float[Array, "... d K d"]
+    offsets: Float[Array, "... d K"]  # R_k⁻¹(mu_k - centre)
 
 
-def chunks(rows: int, width: int) -> Iterator[slice]:
-    """Slices of ``rows`` such that each has about ROOM numbers, ``width`` for a row."""
-    step = max(1, ROOM // max(width, 1))
-    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+def weighted(
+    log_c: Float[np.ndarray, "S ... K"],
+    means: Float[np.ndarray, "S K d"],
+    covariances: Float[np.ndarray, "S K d d"],
+) -> tuple[Weighted, Float[np.ndarray, " d"]]:
+    """Of all draws, and the centre, where most components are."""
+    S, K, d = means.shape
+    centre = np.median(means.reshape(-1, d), axis=0)
+    roots = np.linalg.cholesky(covariances)
+    inverses = np.linalg.inv(roots)
+    constant = -np.log(np.diagonal(roots, axis1=2, axis2=3)).sum(2) - 0.5 * d * np.log(2 * np.pi)
+    log_c = log_c + constant.reshape(S, *[1] * (log_c.ndim - 2), K)
+    offsets = np.einsum("skij,skj->sik", inverses, means - centre)
+    parts = (log_c, inverses.transpose(0, 2, 1, 3), offsets)
+    return Weighted(*map(jnp.asarray, parts)), centre
 
 
-def as_points(points: Any, d: int) -> np.ndarray:
-    """(m, d) floats from whatever was given; for d = 1 numbers will do."""
-    array = np.asarray(getattr(points, "values", points), float)
+def log_summands(
+    one: Weighted, points: Float[Array, "d m"], group: Int[Array, " m"] | None = None
+) -> Float[Array, "K m"]:
+    """log c_k N_k at points; where c_k is by group, ``group`` has that of each point."""
+    log_c = one.log_c[:, None] if group is None else one.log_c[group].T
+
+    def add(total: Float[Array, "K m"], row: tuple) -> tuple[Float[Array, "K m"], None]:
+        inverse, offset = row
+        return total - 0.5 * (inverse @ points - offset[:, None]) ** 2, None
+
+    start = jnp.broadcast_to(log_c, (log_c.shape[0], points.shape[1]))
+    return jax.lax.scan(add, start, (one.inverses, one.offsets))[0]
+
+
+def log_mixture(one: Weighted, points: Float[Array, "d m"]) -> Float[Array, " m"]:
+    """log sum_k c_k N_k at points."""
+    return jax.nn.logsumexp(log_summands(one, points), axis=0)
+
+
+def over_draws(
+    of_draw: OfDraw, by_draw: tuple, x: Float[np.ndarray, "m d"], width: int, each: bool = False
+) -> Float[np.ndarray, "... m"]:
+    """``of_draw(*by_draw in one draw, points)`` at points, whose axis is the last.
+
+    The log of the mean over draws of its exponential, or the values of each draw. ``width``
+    numbers for each point fit into a cache together. At a coordinate that is infinite, or beyond
+    ``FAR``, the values are -inf; at one that is NaN, NaN.
+    """
+    near = (np.abs(x) < FAR).all(1)
+    known = np.where(near[:, None], x, 0.0)
+    evaluate = in_each_draw if each else _log_mean_over_draws
+    step = 2 ** int(np.log2(max(FEWEST, CACHE // width)))
+    found = []
+    for start in range(0, len(x), step):
+        part = known[start : start + step]
+        # Compiled for powers of two, not for every number of points.
+        padded = np.resize(part, (max(FEWEST, 2 ** int(np.ceil(np.log2(len(part))))), x.shape[1]))
+        values = np.asarray(evaluate(of_draw, by_draw, jnp.asarray(padded.T)))
+        found.append(values[..., : len(part)])
+    elsewhere = np.where(np.isnan(x).any(1), np.nan, -np.inf)
+    return np.where(near, np.concatenate(found, axis=-1), elsewhere)
+
+
+@partial(jax.jit, static_argnums=0)
+def in_each_draw(
+    of_draw: OfDraw, by_draw: tuple, *rest: Shaped[Array, " ..."]
+) -> Shaped[Array, "S ... m"]:
+    """``rest`` is the same for all draws."""
+    return jax.lax.map(lambda draw: of_draw(*draw, *rest), by_draw)
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_mean_over_draws(
+    of_draw: OfDraw, by_draw: tuple, points: Float[Array, "d m"]
+) -> Float[Array, "... m"]:
+    def at(i: int | Int[Array, ""]) -> Float[Array, "... m"]:
+        return of_draw(*jax.tree.map(lambda a: a[i], by_draw), points)
+
+    number = jax.tree.leaves(by_draw)[0].shape[0]
+    start = jnp.full_like(jax.eval_shape(at, 0), -jnp.inf)
+    total = jax.lax.fori_loop(0, number, lambda i, total: jnp.logaddexp(total, at(i)), start)
+    return total - np.log(number)
+
+
+def as_points(points: object, d: int) -> Float[np.ndarray, "m d"]:
+    """Floats from whatever was given; for d = 1 numbers will do."""
+    array = np.asarray(values_of(points), float)
     if d == 1 and array.ndim <= 1:
         array = array.reshape(-1, 1)
     if array.ndim == 1 and array.shape[0] == d:
@@ -118,6 +206,8 @@ def as_points(points: Any, d: int) -> np.ndarray:
     return array
 
 
+#: Draws that a density is averaged over unless the user says otherwise.
+DENSITY_DRAWS = 1000
 #: Components that a marginal in the window is computed from, the heaviest of each draw.
 MOST_COMPONENTS = 24
 #: Lattice points for the coordinates that are integrated out, in each draw.
@@ -125,166 +215,86 @@ MARGINAL_POINTS = 16
 
 
 @in_float64
-def density(
+def log_density(
     posterior: xr.DataTree,
     window: Window,
-    points: Any,
-    *,
-    draws: bool,
-    truncated: bool,
-    group: Any,
-    most: int | None,
-) -> np.ndarray:
-    """Mean over draws, (point,), or one for each, (chain, draw, point)."""
+    points: object,
+    channels: Sequence[int] | None = None,
+    draws: bool = False,
+    truncated: bool = True,
+    group: object = None,
+    most: int | None = DENSITY_DRAWS,
+) -> Float[np.ndarray, "... m"]:
+    """Of some coordinates, or all: of the mean over draws, (point,), or each, (chain, draw, point).
+
+    ``points`` has a column for each of ``channels``.
+    """
     drawn = draws_of(posterior, most)
     d = drawn.means.shape[-1]
-    x = as_points(points, d)
-    number = place_of_group(group, drawn.names)
-    window = window.for_groups(drawn.names)
-    log_c = _log_coefficients(drawn, number, truncated)
-    values = _evaluate(_log_density, drawn, log_c, x, draws)
-    if truncated:
-        scalar = posterior["observed_data"].dataset["x"].ndim == 1
-        # Not 0 times what a window says of a point at infinity.
-        values = np.where(values == 0, 0.0, values * window_probability(window, x, number, scalar))
-    return values.reshape(*drawn.shape, len(x)) if draws else values
-
-
-@in_float64
-def marginal(
-    posterior: xr.DataTree,
-    window: Window,
-    points: Any,
-    channels: tuple[int, ...],
-    *,
-    draws: bool,
-    truncated: bool,
-    group: Any,
-    most: int | None,
-    seed: int = 0,
-) -> np.ndarray:
-    """Density of some coordinates; ``points`` has a column for each of ``channels``."""
-    drawn = draws_of(posterior, most)
-    d = drawn.means.shape[-1]
-    kept = [int(c) for c in channels]
+    kept = list(range(d)) if channels is None else [int(c) for c in channels]
     if len(set(kept)) != len(kept) or not all(0 <= c < d for c in kept) or not kept:
         raise SettingsError(f"channels must be different numbers from 0 to {d - 1}, got {channels}")
     x = as_points(points, len(kept))
     number = place_of_group(group, drawn.names)
     window = window.for_groups(drawn.names)
-    log_c = _log_coefficients(drawn, number, truncated)
-    if truncated and len(kept) == d:
-        order = np.argsort(kept)
-        return density(
-            posterior, window, x[:, order], draws=draws, truncated=True, group=group, most=most
-        )
-    if truncated:
+    log_c = log_terms(drawn)[:, number] if truncated else finite_log(drawn.weights[:, number])
+    if truncated and len(kept) < d:
         heavy = np.argsort(-drawn.window_weights[:, number], axis=1)[:, :MOST_COMPONENTS]
         rows = np.arange(len(heavy))[:, None]
-        drawn = drawn._replace(
-            means=drawn.means[rows, heavy], covariances=drawn.covariances[rows, heavy]
-        )
-        log_c = log_c[rows, heavy]
         rest = [c for c in range(d) if c not in kept]
-        function: Callable = partial(
-            _log_marginal_inside, window, jnp.array(kept), jnp.array(rest), number, seed
+        of_draw: OfDraw = partial(
+            _log_marginal_inside, window, jnp.array(kept), jnp.array(rest), number
         )
+        parts = (a[rows, heavy] for a in (log_c, drawn.means, drawn.covariances))
+        by_draw = (*map(jnp.asarray, parts), jnp.arange(len(heavy)))
+        values = over_draws(of_draw, by_draw, x, MARGINAL_POINTS * d, draws)
     else:
-        drawn = drawn._replace(
-            means=drawn.means[:, :, kept], covariances=drawn.covariances[:, :, kept][..., kept]
-        )
-        function = _log_density
-    values = _evaluate(function, drawn, log_c, x, draws)
+        covariances = drawn.covariances[..., kept, :][..., kept]
+        one, centre = weighted(log_c, drawn.means[..., kept], covariances)
+        values = over_draws(log_mixture, (one,), x - centre, 4 * log_c.shape[1], draws)
+        if truncated:
+            scalar = posterior["observed_data"].dataset["x"].ndim == 1
+            passes = window_probability(window, x[:, np.argsort(kept)], number, scalar)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                # Not what a window says of a point at infinity.
+                values = np.where(np.isneginf(values), values, values + np.log(passes))
     return values.reshape(*drawn.shape, len(x)) if draws else values
 
 
-def window_probability(window: Window, x: np.ndarray, group: int, scalar: bool) -> np.ndarray:
-    """a(x) of points (m, d), for the group at place ``group``."""
+def window_probability(
+    window: Window, x: Float[np.ndarray, "m d"], group: int, scalar: bool
+) -> Float[np.ndarray, " m"]:
+    """a(x) of points, for the group at place ``group``."""
     points = jnp.asarray(x[:, 0] if scalar else x)
     return np.asarray(window.probability(points, jnp.full(len(x), group)))
 
 
-def _log_coefficients(drawn: Draws, group: int, truncated: bool) -> np.ndarray:
-    """log c_k with density sum_k c_k N_k, (draw, component)."""
-    return log_terms(drawn)[:, group] if truncated else finite_log(drawn.weights[:, group])
-
-
-def _evaluate(
-    function: Callable, drawn: Draws, log_c: np.ndarray, x: np.ndarray, each: bool
-) -> np.ndarray:
-    """exp(function) at points, averaged over draws or each; in pieces that fit into memory."""
-    number, K = log_c.shape
-    arguments = (
-        jnp.arange(number),
-        jnp.asarray(log_c),
-        jnp.asarray(drawn.means),
-        jnp.asarray(drawn.covariances),
-    )
-    points = jnp.asarray(x.T)
-    evaluate = _in_each_draw if each else _mean_over_draws
-    parts = [
-        np.asarray(evaluate(function, arguments, points[:, part]))
-        for part in chunks(x.shape[0], K * 4)
-    ]
-    return np.concatenate(parts, axis=-1)
-
-
-@partial(jax.jit, static_argnums=0)
-def _in_each_draw(function: Callable, arguments: tuple, points: jax.Array) -> jax.Array:
-    """(draw, point)."""
-    return jax.lax.map(lambda draw: jnp.exp(function(*draw, points)), arguments)
-
-
-@partial(jax.jit, static_argnums=0)
-def _mean_over_draws(function: Callable, arguments: tuple, points: jax.Array) -> jax.Array:
-    """(point,)."""
-    number = arguments[0].shape[0]
-
-    def add(i: jax.Array, total: jax.Array) -> jax.Array:
-        draw = jax.tree.map(lambda a: a[i], arguments)
-        return total + jnp.exp(function(*draw, points))
-
-    return jax.lax.fori_loop(0, number, add, jnp.zeros(points.shape[1])) / number
-
-
-def _log_density(
-    index: jax.Array,
-    log_weights: jax.Array,
-    means: jax.Array,
-    covariances: jax.Array,
-    points: jax.Array,
-) -> jax.Array:
-    """log sum_k c_k N_k at points (d, m)."""
-    terms = log_normals(points, *components_of(means, covariances)) + log_weights[:, None]
-    return jax.nn.logsumexp(terms, axis=0)
-
-
 def _log_marginal_inside(
     window: Window,
-    kept: jax.Array,
-    rest: jax.Array,
+    kept: Int[Array, " A"],
+    rest: Int[Array, " B"],
     group: int,
-    seed: int,
-    index: jax.Array,
-    log_weights: jax.Array,
-    means: jax.Array,
-    covariances: jax.Array,
-    points: jax.Array,
-) -> jax.Array:
-    """log sum_k c_k N_k(x_A) E_k[a | x_A] at points (A, m)."""
-    key = jax.random.fold_in(keys.from_seed(seed), index)
+    log_c: Float[Array, " K"],
+    means: Float[Array, "K d"],
+    covariances: Float[Array, "K d d"],
+    draw: Int[Array, ""],
+    points: Float[Array, "A m"],
+) -> Float[Array, " m"]:
+    """log sum_k c_k N_k(x_A) E_k[a | x_A] at points x_A."""
+    key = jax.random.fold_in(keys.from_seed(0), draw)
     d, m = means.shape[1], points.shape[1]
     normals = ndtri(shifted(key, lattice(MARGINAL_POINTS, rest.shape[0])))
-    finite = jnp.where(jnp.isfinite(points), points, 0.0)  # where they are not, log_normal says it
 
-    def of_component(mean: jax.Array, covariance: jax.Array) -> jax.Array:
+    def of_component(
+        mean: Float[Array, " d"], covariance: Float[Array, "d d"]
+    ) -> Float[Array, " m"]:
         own = covariance[kept][:, kept]
         root = jnp.linalg.cholesky(own)
         log_normal = log_normals(points, mean[kept][None], root[None])[0]
         slope = jnp.linalg.solve(own, covariance[kept][:, rest]).T
         left = covariance[rest][:, rest] - slope @ covariance[kept][:, rest]
         noise = normals @ jnp.linalg.cholesky(left).T
-        middle = mean[rest][None, :] + (finite - mean[kept][:, None]).T @ slope.T
+        middle = mean[rest][None, :] + (points - mean[kept][:, None]).T @ slope.T
         whole = jnp.zeros((m, normals.shape[0], d))
         whole = whole.at[:, :, kept].set(
             jnp.broadcast_to(points.T[:, None], (m, len(normals), kept.shape[0]))
@@ -295,7 +305,7 @@ def _log_marginal_inside(
         return log_normal + jnp.log(passed.reshape(m, -1).mean(1))
 
     terms = jax.lax.map(lambda part: of_component(*part), (means, covariances))
-    return jax.nn.logsumexp(terms + log_weights[:, None], axis=0)
+    return jax.nn.logsumexp(terms + log_c[:, None], axis=0)
 
 
 #: Rounds of proposals before an event is given up, and the least number of proposals in each.
@@ -310,10 +320,10 @@ def predict(
     size: int,
     *,
     truncated: bool,
-    group: Any,
+    group: object,
     seed: int,
-) -> np.ndarray:
-    """(size, d): components by their weights (before the filter or in the window), then points.
+) -> Float[np.ndarray, "size ..."]:
+    """Components by their weights (before the filter or in the window), then points.
 
     Within the window a component is drawn by its weight there, and then a point from it until one
     passes.
@@ -334,15 +344,15 @@ def predict(
     key = keys.from_seed(seed)
     result = np.empty_like(means)
     pending = np.arange(size)
-    for turn in range(MOST_ROUNDS):
+    for attempt in range(MOST_ROUNDS):
         # Always as many, for JAX compiles for each number; the fewer events, the more for each.
         own = np.resize(pending, max(size, PROPOSALS))
         y = means[own] + np.einsum("nij,nj->ni", roots[own], rng.standard_normal(means[own].shape))
         passed = np.ones(len(own), bool)
         if truncated:
             points = jnp.asarray(y[:, 0] if scalar else y)
-            group_of = jnp.full(len(own), number)
-            passed = np.asarray(window.passes(jax.random.fold_in(key, turn), points, group_of))
+            own_key = jax.random.fold_in(key, attempt)
+            passed = np.asarray(window.passes(own_key, points, jnp.full(len(own), number)))
         found, first = np.unique(own[passed], return_index=True)
         result[found] = y[passed][first]
         pending = np.setdiff1d(pending, found)

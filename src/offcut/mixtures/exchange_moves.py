@@ -23,6 +23,7 @@ scaling depends on labels and events only, so the walk is symmetric.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -30,8 +31,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Bool, Float, Int, Real
 
 from offcut.numerics.normal import Base, Components, coefficients, given
+from offcut.numerics.types import KeyArray
 
 #: Length of a step, over the square root of the number of parameters; drawn anew for each
 #: component, as components differ in how far they may go.
@@ -44,11 +47,13 @@ class Shapes(NamedTuple):
     """
 
     components: Components
-    change: jax.Array  # (K, features)
-    log_prior: jax.Array
+    change: Float[Array, "K f"]
+    log_prior: Float[Array, " K"]
 
 
-def propose_shapes(key: jax.Array, components: Components, totals: jax.Array, base: Base) -> Shapes:
+def propose_shapes(
+    key: KeyArray, components: Components, totals: Float[Array, "K f"], base: Base
+) -> Shapes:
     """A step for every component; ``totals`` are sums of features of its events."""
     K, d = components.means.shape
     key_size, key_step = jax.random.split(key)
@@ -60,11 +65,11 @@ def propose_shapes(key: jax.Array, components: Components, totals: jax.Array, ba
 
 
 def _propose(
-    size: jax.Array,
-    normals: jax.Array,
-    mean: jax.Array,
-    root: jax.Array,
-    total: jax.Array,
+    size: Float[Array, ""],
+    normals: Float[Array, "_ d"],
+    mean: Float[Array, " d"],
+    root: Float[Array, "d d"],
+    total: Float[Array, " f"],
     base: Base,
 ) -> Shapes:
     d = mean.shape[0]
@@ -98,7 +103,9 @@ def _propose(
     return Shapes(new, w[0] - w[1], change)
 
 
-def log_natural_prior(mean: jax.Array, root: jax.Array, base: Base) -> jax.Array:
+def log_natural_prior(
+    mean: Float[Array, " d"], root: Float[Array, "d d"], base: Base
+) -> Float[Array, ""]:
     """log density of (Sigma⁻¹ mu, Sigma⁻¹) under the base, up to a constant.
 
     Sigma⁻¹ is Wishart, mu normal, and d mu = |Sigma| d(Sigma⁻¹ mu).
@@ -116,26 +123,56 @@ def log_natural_prior(mean: jax.Array, root: jax.Array, base: Base) -> jax.Array
     )
 
 
-def accept_shapes(
-    key: jax.Array,
-    shapes: Shapes,
-    excess: jax.Array,
-    held: jax.Array,
-    fresh: jax.Array,
-    allowed: jax.Array,
-    budget: jax.Array,
-) -> jax.Array:
-    """Which of the ``allowed`` steps are taken, one component after the other.
+class Growth(NamedTuple):
+    """How weights move along with the components; see ``rejections``.
 
-    excess : sums of features of events, minus those of the accepted points of the proposal's run,
-    (K, features). held, fresh : numbers of rejections that each component has and would have.
+    log_weights : log omega, a row for all groups or one for each. log_r : by how much they would
+    change. log_measure : log g of log rates.
     """
-    log_ratio = shapes.log_prior + jnp.sum(shapes.change * excess, axis=1)
-    wanted = allowed & (jnp.log(jax.random.uniform(key, log_ratio.shape)) < log_ratio)
 
-    def one(total: jax.Array, component: tuple) -> tuple:
-        wanted, more = component
-        accepted = wanted & (total + more <= budget)
-        return jnp.where(accepted, total + more, total), accepted
+    log_weights: Float[Array, "R K"]
+    log_r: Float[Array, "R K"]
+    log_measure: Callable[[Float[Array, "R K"]], Float[Array, ""]]
 
-    return lax.scan(one, jnp.sum(held), (wanted, fresh - held))[1]
+
+def no_growth(components: int) -> Growth:
+    """Weights stay as they are."""
+    nothing = jnp.zeros((1, components))
+    return Growth(nothing, nothing, lambda _: jnp.zeros(()))
+
+
+def log_ratio_of(shapes: Shapes, excess: Float[Array, "K f"]) -> Float[Array, " K"]:
+    """The log acceptance ratio of every component where weights stay.
+
+    excess : sums of features of events, minus those of the accepted points of the proposal's run.
+    """
+    return shapes.log_prior + jnp.sum(shapes.change * excess, axis=1)
+
+
+def accept_in_turn(
+    key: KeyArray,
+    log_ratio: Float[Array, " K"],
+    held: Real[Array, " K"],
+    fresh: Int[Array, " K"],
+    budget: Int[Array, ""],
+    growth: Growth,
+) -> Bool[Array, " K"]:
+    """Which components take their steps, one after the other: each adds to |Y| for the next, and
+    changes the weights.
+
+    log_ratio : all terms but those of g. held, fresh : numbers of rejections that each has
+    and would have.
+    """
+    uniform = jnp.log(jax.random.uniform(key, log_ratio.shape))
+
+    def one(carry: tuple, k: Int[Array, ""]) -> tuple:
+        log_rates, log_g, total = carry
+        proposed = log_rates.at[:, k].add(growth.log_r[:, k])
+        new_log_g = growth.log_measure(proposed)
+        more = total + fresh[k] - held[k]
+        accepted = (uniform[k] < log_ratio[k] + new_log_g - log_g) & (more <= budget)
+        new = (proposed, new_log_g, more)
+        return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, carry), accepted
+
+    start = (growth.log_weights, growth.log_measure(growth.log_weights), jnp.sum(held))
+    return lax.scan(one, start, jnp.arange(log_ratio.shape[0]))[1]

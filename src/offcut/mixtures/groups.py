@@ -7,10 +7,11 @@ known by their places in the list of names: whole numbers in their order, texts 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Int, Shaped
+from numpy.typing import ArrayLike
 
 from offcut.errors import DataError, SettingsError
 
@@ -18,8 +19,8 @@ from offcut.errors import DataError, SettingsError
 MOST_LISTED = 8
 
 
-def as_names(groups: Any, n: int, what: str = "covariates") -> np.ndarray:
-    """The group of each of ``n`` events as it was given, (n,): whole numbers or texts."""
+def as_names(groups: ArrayLike, n: int, what: str = "covariates") -> Shaped[np.ndarray, " n"]:
+    """The group of each of ``n`` events as it was given: whole numbers or texts."""
     array = np.asarray(groups)
     if array.shape != (n,):
         raise DataError(
@@ -32,7 +33,7 @@ def as_names(groups: Any, n: int, what: str = "covariates") -> np.ndarray:
     return array if array.dtype.kind in "iu" else array.astype(str)
 
 
-def _from_objects(array: np.ndarray, what: str) -> np.ndarray:
+def _from_objects(array: Shaped[np.ndarray, " n"], what: str) -> Shaped[np.ndarray, " n"]:
     """Texts and whole numbers; anything else is no name, and most likely a missing one."""
     whole = [isinstance(one, int | np.integer) and not isinstance(one, bool) for one in array]
     if all(whole):
@@ -50,7 +51,7 @@ def _from_objects(array: np.ndarray, what: str) -> np.ndarray:
     return array.astype(str)
 
 
-def find_groups(groups: Any, n: int) -> tuple[np.ndarray, tuple[str, ...]]:
+def find_groups(groups: ArrayLike | None, n: int) -> tuple[Int[np.ndarray, " n"], tuple[str, ...]]:
     """Place of each event's group in the list of names, and the names; None for one group."""
     if groups is None:
         return np.zeros(n, np.int32), ("0",)
@@ -66,7 +67,7 @@ def fitted_names(posterior: xr.DataTree) -> tuple[str, ...]:
     return find_groups(observed["group"].values, observed.sizes["observation"])[1]
 
 
-def look_up(groups: Any, names: Sequence[str], n: int) -> np.ndarray:
+def look_up(groups: ArrayLike | None, names: Sequence[str], n: int) -> Int[np.ndarray, " n"]:
     """Places of new events' groups among those of the fit; ``names`` is empty where it had none."""
     if groups is None:
         if len(names) > 1:
@@ -85,7 +86,7 @@ def look_up(groups: Any, names: Sequence[str], n: int) -> np.ndarray:
     return np.array([places[name] for name in given.tolist()], np.int32)
 
 
-def place_of_group(name: Any, names: Sequence[str]) -> int:
+def place_of_group(name: object, names: Sequence[str]) -> int:
     """The place of one group; it may be left out (None) where there is one."""
     if name is None and len(names) > 1:
         raise SettingsError(
@@ -98,7 +99,7 @@ def place_of_group(name: Any, names: Sequence[str]) -> int:
     return names.index(str(name))
 
 
-def as_numbers(names: Sequence[str]) -> np.ndarray | None:
+def as_numbers(names: Sequence[str]) -> Int[np.ndarray, " names"] | None:
     """The names as whole numbers, or None where one is none."""
     try:
         numbers = [int(name) for name in names]

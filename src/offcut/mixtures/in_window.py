@@ -17,15 +17,16 @@ others hold Y fixed.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jaxtyping import Array, Float, Int
 
 from offcut.augmentation.algorithm1 import Block
 from offcut.augmentation.rejections import outcome, settle
-from offcut.base import MOST_REJECTED, OK, Info, Stage
+from offcut.base import MOST_REJECTED, OK, Info, Stage, Stats
 from offcut.mixtures.allocation import (
     all_events,
     allocate,
@@ -34,62 +35,57 @@ from offcut.mixtures.allocation import (
     rows_of,
 )
 from offcut.mixtures.data import MixtureData
-from offcut.mixtures.exchange_moves import accept_shapes, propose_shapes
-from offcut.mixtures.rejections import CellRun, Proposed, not_begun, propose, run_cells
-from offcut.mixtures.sampler import MixtureSampler
+from offcut.mixtures.exchange_moves import accept_in_turn, log_ratio_of, no_growth, propose_shapes
+from offcut.mixtures.rejections import CellRun, Proposed, not_begun, run_cells
+from offcut.mixtures.sampler import Mixture, MixtureSampler
 from offcut.mixtures.split_merge import Units
 from offcut.numerics.normal import Components, features, size
+from offcut.numerics.types import KeyArray
 
 #: A component's exchange run may reject so many for each of its events, and so many at least.
 CAP_FOR_EACH, CAP_AT_LEAST = 20, 1000
 
 
 class WindowState(NamedTuple):
-    """Weights, components, labels, features of events with their rejections, |Y| (-1 before there
-    is one), log Z_k, the frame.
-    """
+    """The mixture, labels, features of events with their rejections, |Y| (-1 before a first)."""
 
-    weights: Any
-    components: Components
-    labels: jax.Array
-    own: jax.Array
-    count: jax.Array  # type: ignore[assignment] # not the method of tuple
-    log_mass: jax.Array
-    frame: tuple[jax.Array, jax.Array]
+    mixture: Mixture
+    labels: Int[Array, " rows"]
+    own: Float[Array, "rows F"]
+    count: Int[Array, ""]  # type: ignore[assignment] # not the method of tuple
 
 
 class Cells(NamedTuple):
     """Cell (group, component) of each event, events in each cell, events in order of cells."""
 
-    cell: jax.Array
-    counts: jax.Array
-    order: jax.Array
+    cell: Int[Array, " rows"]
+    counts: Int[Array, " cells"]
+    order: Int[Array, " rows"]
 
 
 class Collected(NamedTuple):
     """Features of events with their rejections, and totals of what each component accepted."""
 
-    own: jax.Array
-    accepted: jax.Array  # (K + 1, features)
+    own: Float[Array, "rows F"]
+    accepted: Float[Array, "labels f"]
 
 
-class WindowSampler(MixtureSampler):
+class WindowSampler(MixtureSampler[WindowState]):
     """Blocked Gibbs with rejections that belong to events, and exchange moves."""
 
     process_on = "window"
 
-    def first_state(self, key: jax.Array, data: MixtureData, common: dict[str, Any]) -> WindowState:
+    def first_state(self, key: KeyArray, mixture: Mixture, data: MixtureData) -> WindowState:
         """Labels given weights and components; no rejections yet."""
         layout = self.layout
-        w = label_coefficients(common["components"], common["weights"].log_weights, layout.groups)
+        w = label_coefficients(mixture.components, mixture.weights.log_weights, layout.groups)
         labels, _ = allocate(layout, key, w, data.n, lambda c: event_chunk(layout, data, c))
         own = all_events(layout, data)
-        return WindowState(labels=labels, own=own, count=jnp.int32(-1), **common)
+        return WindowState(mixture, labels, own, jnp.int32(-1))
 
     def step(
-        self, key: jax.Array, state: WindowState, stage: Stage, data: MixtureData
+        self, key: KeyArray, state: WindowState, stage: Stage, data: MixtureData
     ) -> tuple[WindowState, Info]:
-        """One sweep."""
         key_shape, key_y, key_rest = jax.random.split(key, 3)
         known = state.count >= 0
         events = all_events(self.layout, data)
@@ -97,11 +93,12 @@ class WindowSampler(MixtureSampler):
         reshaped = jnp.zeros(())
         if self.reshapes:
             state, reshaped = self._reshape(key_shape, state, events, cells, stage, data)
+        mixture = state.mixture
         attempts, run, over = self.redraw(
             key_y,
             stage.budget,
             not_begun(self._nothing(events), cells.counts),
-            lambda key, _: self.run(key, state.components, events, cells, stage.budget, data),
+            lambda key, _: self.run(key, mixture.components, events, cells, stage.budget, data),
         )
         status = outcome(over, full=False, known=known)
         own, held = settle(~over, (run.collected.own, run.count), (state.own, state.count))
@@ -114,7 +111,7 @@ class WindowSampler(MixtureSampler):
         stats |= {"rejected": held, "attempts": attempts, "gave_up": over, "reshaped": reshaped}
         return state, Info(stats, status, run.missing)
 
-    def _cells(self, labels: jax.Array, data: MixtureData) -> Cells:
+    def _cells(self, labels: Int[Array, " rows"], data: MixtureData) -> Cells:
         """Cells are components in groups."""
         K, cells = self.layout.components, self.layout.groups * self.layout.components
         real = jnp.arange(labels.shape[0]) < data.n
@@ -127,23 +124,23 @@ class WindowSampler(MixtureSampler):
 
     def run(
         self,
-        key: jax.Array,
+        key: KeyArray,
         components: Components,
-        events: jax.Array,
+        events: Float[Array, "rows F"],
         cells: Cells,
-        limit: jax.Array,
+        limit: Int[Array, ""],
         data: MixtureData,
-        caps: jax.Array | None = None,
+        caps: Int[Array, " cells"] | None = None,
     ) -> CellRun:
         """Each component proposes until it has accepted as many as it has events, by group."""
         layout, K = self.layout, self.layout.components
         counts, order = cells.counts, cells.order
         starts = jnp.cumsum(counts) - counts
-        width = size(layout.d)
+        width, propose = size(layout.d), self.proposer(components, data)
 
-        def from_cells(key: jax.Array, cell: jax.Array) -> Proposed:
+        def from_cells(key: KeyArray, cell: Int[Array, " m"]) -> Proposed:
             label = (cell % K).astype(jnp.int32)
-            return propose(key, self.passes, components, label, cell // K, data)
+            return propose(key, label, cell // K)
 
         def collect(collected: Collected, block: Block) -> Collected:
             phi = features(block.proposed.points.T).T
@@ -160,13 +157,13 @@ class WindowSampler(MixtureSampler):
 
     def _reshape(
         self,
-        key: jax.Array,
+        key: KeyArray,
         state: WindowState,
-        events: jax.Array,
+        events: Float[Array, "rows F"],
         cells: Cells,
         stage: Stage,
         data: MixtureData,
-    ) -> tuple[WindowState, jax.Array]:
+    ) -> tuple[WindowState, Float[Array, ""]]:
         """Exchange moves of all components at once; the share that was accepted.
 
         A proposal may have next to no mass in the window, so each cell's run is capped. A
@@ -175,10 +172,10 @@ class WindowSampler(MixtureSampler):
         """
         K, width = self.layout.components, size(self.layout.d)
         key_propose, key_run, key_accept = jax.random.split(key, 3)
-        labels = state.labels
+        labels, components = state.labels, state.mixture.components
         totals = jnp.zeros((K + 1, width)).at[labels].add(events[:, :width])[:K]
         occupied = totals[:, -1] > 0
-        shapes = propose_shapes(key_propose, state.components, totals, data.base)
+        shapes = propose_shapes(key_propose, components, totals, data.base)
         caps = CAP_FOR_EACH * cells.counts + CAP_AT_LEAST
         no_limit = jnp.int32(MOST_REJECTED)
         run = self.run(key_run, shapes.components, events, cells, no_limit, data, caps)
@@ -187,18 +184,19 @@ class WindowSampler(MixtureSampler):
         held = jnp.zeros(caps.shape[0] + 1).at[cells.cell].add(lost)[:-1]
         within = (run.lost <= caps) & (held <= caps)
         by_component = (self.layout.groups, K)
-        accepted = accept_shapes(
+        allowed = occupied & jnp.all(within.reshape(by_component), axis=0) & (state.count >= 0)
+        log_ratio = log_ratio_of(shapes, totals - run.collected.accepted[:K])
+        accepted = accept_in_turn(
             key_accept,
-            shapes,
-            totals - run.collected.accepted[:K],
+            jnp.where(allowed, log_ratio, -jnp.inf),
             jnp.sum(held.reshape(by_component), axis=0),
             jnp.sum(run.lost.reshape(by_component), axis=0),
-            occupied & jnp.all(within.reshape(by_component), axis=0) & (state.count >= 0),
             stage.budget,
+            no_growth(K),
         )
         chosen = Components(
-            jnp.where(accepted[:, None], shapes.components.means, state.components.means),
-            jnp.where(accepted[:, None, None], shapes.components.roots, state.components.roots),
+            jnp.where(accepted[:, None], shapes.components.means, components.means),
+            jnp.where(accepted[:, None, None], shapes.components.roots, components.roots),
         )
         # An accepted component brings its rejections along: the pair is what was proposed.
         moved = jnp.append(accepted, False)[labels]
@@ -206,53 +204,47 @@ class WindowSampler(MixtureSampler):
         count = jnp.sum(own[:, width - 1] - events[:, width - 1])
         count = jnp.where(state.count < 0, state.count, count.astype(jnp.int32))
         share = jnp.sum(accepted) / jnp.maximum(jnp.sum(occupied), 1)
-        return state._replace(components=chosen, own=own, count=count), share
+        mixture = state.mixture._replace(components=chosen)
+        return state._replace(mixture=mixture, own=own, count=count), share
 
-    def _nothing(self, events: jax.Array) -> Collected:
+    def _nothing(self, events: Float[Array, "rows F"]) -> Collected:
         """Events without rejections, and nothing accepted."""
         accepted = jnp.zeros((self.layout.components + 1, size(self.layout.d)))
         return Collected(events, accepted)
 
     def _given_rejections(
-        self, key: jax.Array, state: WindowState, stage: Stage, data: MixtureData
-    ) -> tuple[WindowState, dict[str, jax.Array]]:
+        self, key: KeyArray, state: WindowState, stage: Stage, data: MixtureData
+    ) -> tuple[WindowState, Stats]:
         """Labels, splits and merges, weights, components."""
-        layout = self.layout
+        layout, mixture = self.layout, state.mixture
         key_labels, key_rest = jax.random.split(key)
-        w = label_coefficients(state.components, state.weights.log_weights, layout.groups)
+        w = label_coefficients(mixture.components, mixture.weights.log_weights, layout.groups)
         labels, totals = allocate(
             layout, key_labels, w, data.n, lambda chunk: rows_of(layout, state.own, chunk)
         )
         units = Units(labels, None, state.own)
-        new, stats = self.given_labels(key_rest, state, units, totals, stage, data)
-        moved = WindowState(
-            new.weights,
-            new.components,
-            new.new_name[new.units.labels],
-            state.own,
-            state.count,
-            new.masses.log,
-            state.frame,
-        )
-        return moved, {**stats, **self.density_stats(moved, new.masses.error, data)}
+        return self.given_labels(key_rest, state, units, totals, stage, data)
 
-    def density_terms(self, state: WindowState) -> jax.Array:
-        """log c with density in the window sum_k c_gk N_k(x)."""
-        log_weights, unknown = state.weights.log_weights, jnp.isneginf(state.log_mass)
+    def moved(
+        self, state: WindowState, mixture: Mixture, units: Units, new_name: Int[Array, " labels"]
+    ) -> WindowState:
+        return state._replace(mixture=mixture, labels=new_name[units.labels])
+
+    def density_terms(self, mixture: Mixture) -> Float[Array, "R K"]:
+        log_weights, unknown = mixture.weights.log_weights, jnp.isneginf(mixture.log_mass)
         known = jnp.where(unknown, -jnp.inf, log_weights)
         left = jax.nn.logsumexp(known, axis=1, keepdims=True)
         raised = known - jnp.where(jnp.any(unknown, axis=1, keepdims=True), left, 0.0)
-        return jnp.where(unknown, -jnp.inf, raised - state.log_mass)
+        return jnp.where(unknown, -jnp.inf, raised - mixture.log_mass)
 
-    def latent_weights(self, state: WindowState) -> jax.Array:
+    def latent_weights(self, state: WindowState) -> Float[Array, "R K"]:
         """Shares before the filter, of the components that hold events.
 
         One that holds none and has no mass in the window could have any latent weight.
         """
         occupied = jnp.zeros(self.layout.components + 1, bool).at[state.labels].set(True)[:-1]
-        log_latent = jnp.where(occupied[None, :], self.density_terms(state), -jnp.inf)
+        log_latent = jnp.where(occupied[None, :], self.density_terms(state.mixture), -jnp.inf)
         return jax.nn.softmax(log_latent, axis=1)
 
     def rejected(self, state: WindowState) -> int:
-        """|Y| held."""
         return max(int(state.count), 0)

@@ -14,15 +14,16 @@ Y the restriction says nothing about anything else, so the other steps are uncha
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation.algorithm1 import Block
 from offcut.augmentation.rejections import (
-    Redrawn,
     Rejected,
     capacity_of,
     empty_rejected,
@@ -32,99 +33,107 @@ from offcut.augmentation.rejections import (
     settle,
     spare_section,
 )
-from offcut.base import FULL, OK, Info, Stage
+from offcut.base import FULL, OK, Info, Stage, Stats
 from offcut.mixtures.allocation import add_rejected, allocate, event_chunk, label_coefficients
 from offcut.mixtures.data import MixtureData
-from offcut.mixtures.exchange_moves import propose_shapes
+from offcut.mixtures.exchange_moves import (
+    Growth,
+    accept_in_turn,
+    log_ratio_of,
+    propose_shapes,
+)
 from offcut.mixtures.rejections import (
     CellRun,
     Proposed,
-    accept_rates,
     count_and_sum,
     counts_of,
     draw_numbers,
     draw_rates,
     not_begun,
-    propose,
     run_cells,
     with_fresh,
 )
-from offcut.mixtures.sampler import MixtureSampler
+from offcut.mixtures.sampler import Mixture, MixtureSampler
 from offcut.mixtures.split_merge import Units
 from offcut.mixtures.weights import Sticks
 from offcut.numerics.arrays import write_rows
 from offcut.numerics.normal import Components, size
+from offcut.numerics.types import KeyArray
 
 #: log r stays within these.
 MOST_GROWTH = 3.0
 
 
 class LatentState(NamedTuple):
-    """Weights, components, the held Y (count -1 before there is one), log Z_k, the frame."""
+    """The mixture, and the held Y (count -1 before there is one)."""
 
-    weights: Any
-    components: Components
+    mixture: Mixture
     rejected: Rejected
-    log_mass: jax.Array
-    frame: tuple[jax.Array, jax.Array]
 
 
-class LatentSampler(MixtureSampler):
+class LatentSampler(MixtureSampler[LatentState]):
     """Blocked Gibbs with labelled rejections."""
 
     process_on = "latent"
 
-    def first_state(self, key: jax.Array, data: MixtureData, common: dict[str, Any]) -> LatentState:
-        """No rejections yet."""
+    def first_state(self, key: KeyArray, mixture: Mixture, data: MixtureData) -> LatentState:
         layout = self.layout
         like = (
             jax.ShapeDtypeStruct((layout.d,), data.x.dtype),
             jax.ShapeDtypeStruct((), jnp.int32),
         )
         rejected = empty_rejected(layout.buffer, like, layout.buffer.capacity(layout.rows))
-        return LatentState(rejected=rejected._replace(count=jnp.int32(-1)), **common)
+        return LatentState(mixture, rejected._replace(count=jnp.int32(-1)))
 
     def step(
-        self, key: jax.Array, state: LatentState, stage: Stage, data: MixtureData
+        self, key: KeyArray, state: LatentState, stage: Stage, data: MixtureData
     ) -> tuple[LatentState, Info]:
-        """One sweep."""
         key_y, key_labels, key_shape, key_rest = jax.random.split(key, 4)
-        before, layout = state.rejected, self.layout
-        attempts, run, over = self._attempt(key_y, state, stage.budget, data)
+        before, layout, mixture = state.rejected, self.layout, state.mixture
+        # Y is drawn into the section that is not in use.
+        attempts, run, over = self.redraw(
+            key_y,
+            stage.budget,
+            not_begun(spare_section(layout.buffer, before, before), data.counts),
+            lambda key, last: self.run(key, mixture, last.collected, stage.budget, data),
+        )
         full = run.count > capacity_of(layout.buffer, before)
         status = outcome(over, full, known=before.count >= 0)
         held = settle(~over, run.collected._replace(count=run.count), before)
         drawn = held.count
-        w = label_coefficients(state.components, state.weights.log_weights, layout.groups)
+        w = label_coefficients(mixture.components, mixture.weights.log_weights, layout.groups)
         labels, totals = allocate(
             layout, key_labels, w, data.n, lambda c: event_chunk(layout, data, c)
         )
         reshaped = jnp.zeros(())
         if self.reshapes:
             held, too_full, reshaped = self._reshape(
-                key_shape, state, held, totals, status == OK, stage, data
+                key_shape, mixture, held, totals, status == OK, stage, data
             )
             status = jnp.where((status == OK) & too_full, FULL, status)
         state = state._replace(rejected=held)
+
+        def given_rejections() -> tuple[LatentState, Stats]:
+            units, both = Units(labels, held, None), add_rejected(layout, totals, held)
+            return self.given_labels(key_rest, state, units, both, stage, data)
+
         # Labels are changed in place, so that a step that failed must not get there.
         state, stats = lax.cond(
-            status == OK,
-            lambda: self._given_rejections(key_rest, state, labels, totals, stage, data),
-            lambda: (state, self.no_stats(data)),
+            status == OK, given_rejections, lambda: (state, self.no_stats(data))
         )
         stats |= {"rejected": drawn, "attempts": attempts, "gave_up": over, "reshaped": reshaped}
         return state, Info(stats, status, run.missing)
 
     def _reshape(
         self,
-        key: jax.Array,
-        state: LatentState,
+        key: KeyArray,
+        mixture: Mixture,
         held: Rejected,
-        totals: jax.Array,
-        fine: jax.Array,
+        totals: Float[Array, "labels F"],
+        fine: Bool[Array, ""],
         stage: Stage,
         data: MixtureData,
-    ) -> tuple[Rejected, jax.Array, jax.Array]:
+    ) -> tuple[Rejected, Bool[Array, ""], Float[Array, ""]]:
         """Exchange moves of all components at once: rejections, whether there was too little room
         for them, and the share of moves accepted.
 
@@ -132,32 +141,22 @@ class LatentSampler(MixtureSampler):
         """
         layout, K, width = self.layout, self.layout.components, size(self.layout.d)
         key_rate, key_propose, key_run, key_accept = jax.random.split(key, 4)
-        own, log_weights = totals[:K, :width], state.weights.log_weights
+        own, log_weights = totals[:K, :width], mixture.weights.log_weights
         have, by_group = counts_of(layout, held)
-        shapes = propose_shapes(key_propose, state.components, own, data.base)
-        log_r = self._growth(state.components, shapes.components, data)
+        shapes = propose_shapes(key_propose, mixture.components, own, data.base)
+        log_r = self._growth(mixture.components, shapes.components, data)
         rates = draw_rates(key_rate, log_weights + log_r, data.counts + by_group)
-        proposals = draw_numbers(key_run, shapes.components, rates)
-        run = count_and_sum(layout, proposals, self.passes, data)
+        proposals = draw_numbers(key_run, self.proposer(shapes.components, data), rates)
+        run = count_and_sum(layout, proposals)
         fresh = run.rejected[:K]
         excess = totals[:K] - run.accepted[:K]
         by_row = excess[:, width:].T
         by_row = by_row if log_r.shape[0] > 1 else jnp.sum(by_row, axis=0, keepdims=True)
-        log_ratio = (
-            shapes.log_prior
-            + jnp.sum(shapes.change * excess[:, :width], axis=1)
-            + jnp.sum(log_r * (by_row + 1.0), axis=0)
+        log_ratio = log_ratio_of(shapes, excess[:, :width]) + jnp.sum(
+            log_r * (by_row + 1.0), axis=0
         )
-        accepted = accept_rates(
-            key_accept,
-            log_ratio,
-            log_weights,
-            log_r,
-            lambda log_rates: self.weights.log_measure(state.weights, log_rates),
-            have,
-            fresh,
-            stage.budget,
-        )
+        growth = Growth(log_weights, log_r, partial(self.weights.log_measure, mixture.weights))
+        accepted = accept_in_turn(key_accept, log_ratio, have, fresh, stage.budget, growth)
         total = jnp.sum(jnp.where(accepted, fresh, have))
         too_full = total > capacity_of(layout.buffer, held)
         # Nothing can fail from here on, so the section of the Y from before the step may go
@@ -166,15 +165,17 @@ class LatentSampler(MixtureSampler):
         chosen = jnp.append(accepted, False)
         held = lax.cond(
             fine & ~too_full & jnp.any(accepted),
-            lambda: with_fresh(layout, held, proposals, chosen, free, self.passes, data),
+            lambda: with_fresh(layout, held, proposals, chosen, free),
             lambda: held,
         )
         occupied = own[:, -1] > 0
         share = jnp.sum(accepted & occupied) / jnp.maximum(jnp.sum(occupied), 1)
         return held, too_full, share
 
-    def _growth(self, components: Components, proposed: Components, data: MixtureData) -> jax.Array:
-        """log r: by how much components should grow for as many to pass as before, (R, K)."""
+    def _growth(
+        self, components: Components, proposed: Components, data: MixtureData
+    ) -> Float[Array, "R K"]:
+        """log r: by how much components should grow for as many to pass as before."""
         both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), components, proposed)
         before, after = jnp.split(self.rough_masses(both, data), 2, axis=1)
         log_r = jnp.clip(before - after, -MOST_GROWTH, MOST_GROWTH)
@@ -182,32 +183,21 @@ class LatentSampler(MixtureSampler):
             return jnp.mean(log_r, axis=0, keepdims=True)
         return jnp.broadcast_to(log_r, (self.layout.groups, log_r.shape[1]))
 
-    def _attempt(
-        self, key: jax.Array, state: LatentState, budget: jax.Array, data: MixtureData
-    ) -> Redrawn:
-        """Draw Y into the section that is not in use."""
-        scratch = spare_section(self.layout.buffer, state.rejected, state.rejected)
-        return self.redraw(
-            key,
-            budget,
-            not_begun(scratch, data.counts),
-            lambda key, last: self.run(key, state, last.collected, budget, data),
-        )
-
     def run(
         self,
-        key: jax.Array,
-        state: LatentState,
+        key: KeyArray,
+        mixture: Mixture,
         buffer: Rejected,
-        limit: jax.Array,
+        limit: Int[Array, ""],
         data: MixtureData,
     ) -> CellRun:
         """Algorithm 1: each group proposes from its mixture; it owns what it rejects."""
         layout, K = self.layout, self.layout.components
-        cumulative = jnp.cumsum(jnp.exp(state.weights.log_weights), axis=1)
+        cumulative = jnp.cumsum(jnp.exp(mixture.weights.log_weights), axis=1)
         cumulative = jnp.broadcast_to(cumulative, (layout.groups, K))
+        propose = self.proposer(mixture.components, data)
 
-        def from_cells(key: jax.Array, group: jax.Array) -> Proposed:
+        def from_cells(key: KeyArray, group: Int[Array, " m"]) -> Proposed:
             key_label, key_point = jax.random.split(key)
             uniform = jax.random.uniform(key_label, group.shape)
             if layout.groups == 1:
@@ -219,7 +209,7 @@ class LatentSampler(MixtureSampler):
                 own = cumulative[group]
                 label = jnp.sum(own <= (uniform * own[:, -1])[:, None], axis=1)
             label = jnp.minimum(label, K - 1).astype(jnp.int32)
-            return propose(key_point, self.passes, state.components, label, group, data)
+            return propose(key_point, label, group)
 
         trash = buffer.offset + section_rows(layout.buffer, buffer) - 1
 
@@ -234,43 +224,26 @@ class LatentSampler(MixtureSampler):
         room = jnp.minimum(limit, capacity_of(layout.buffer, buffer)).astype(jnp.int32)
         return run_cells(layout.buffer.block, key, from_cells, data.counts, room, collect, buffer)
 
-    def _given_rejections(
-        self,
-        key: jax.Array,
-        state: LatentState,
-        labels: jax.Array,
-        totals: jax.Array,
-        stage: Stage,
-        data: MixtureData,
-    ) -> tuple[LatentState, dict[str, jax.Array]]:
-        """Splits and merges, weights, components."""
-        totals = add_rejected(self.layout, totals, state.rejected)
-        units = Units(labels, state.rejected, None)
-        new, stats = self.given_labels(key, state, units, totals, stage, data)
-        rejected = new.units.rejected
-        assert rejected is not None
-        # Where Y is kept because a sweep gives up, its labels must mean what they meant.
-        points, rejected_labels = rejected.points
-        rejected = rejected._replace(points=(points, new.new_name[rejected_labels]))
-        moved = LatentState(new.weights, new.components, rejected, new.masses.log, state.frame)
-        return moved, {**stats, **self.density_stats(moved, new.masses.error, data)}
+    def moved(
+        self, state: LatentState, mixture: Mixture, units: Units, new_name: Int[Array, " labels"]
+    ) -> LatentState:
+        """Where Y is kept because a sweep gives up, its labels must mean what they meant."""
+        assert units.rejected is not None
+        points, labels = units.rejected.points
+        return LatentState(mixture, units.rejected._replace(points=(points, new_name[labels])))
 
-    def density_terms(self, state: LatentState) -> jax.Array:
-        """log c with density in the window sum_k c_gk N_k(x)."""
-        log_weights = state.weights.log_weights
-        within = jax.nn.logsumexp(log_weights + state.log_mass, axis=1, keepdims=True)
-        return jnp.where(jnp.isneginf(state.log_mass), -jnp.inf, log_weights - within)
+    def density_terms(self, mixture: Mixture) -> Float[Array, "R K"]:
+        log_weights = mixture.weights.log_weights
+        within = jax.nn.logsumexp(log_weights + mixture.log_mass, axis=1, keepdims=True)
+        return jnp.where(jnp.isneginf(mixture.log_mass), -jnp.inf, log_weights - within)
 
-    def latent_weights(self, state: LatentState) -> jax.Array:
-        """Shares of the components before the filter."""
-        return jnp.exp(state.weights.log_weights)
+    def latent_weights(self, state: LatentState) -> Float[Array, "R K"]:
+        return jnp.exp(state.mixture.weights.log_weights)
 
     def capacity(self, state: LatentState) -> int:
-        """Room for rejections."""
         return capacity_of(self.layout.buffer, state.rejected)
 
     def resized(self, state: LatentState, capacity: int) -> LatentState:
-        """The same state with room for more rejections."""
         rejected = resized_rejected(self.layout.buffer, state.rejected, capacity)
         return state._replace(rejected=rejected)
 
@@ -279,5 +252,4 @@ class LatentSampler(MixtureSampler):
         return self.layout.buffer.sections * (8 * self.layout.d + 8)
 
     def rejected(self, state: LatentState) -> int:
-        """|Y| held."""
         return max(int(state.rejected.count), 0)

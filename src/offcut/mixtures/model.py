@@ -8,13 +8,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import xarray as xr
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 from offcut.base import Model, Prepared, Request
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.methods import MIXTURE
-from offcut.mixtures.data import MixtureData, MixtureLayout, as_events, probes
-from offcut.mixtures.evaluation import density, marginal, predict
+from offcut.mixtures.data import HoldsValues, MixtureData, MixtureLayout, as_events, probes
+from offcut.mixtures.evaluation import DENSITY_DRAWS, log_density, predict
 from offcut.mixtures.groups import as_names, as_numbers, find_groups, fitted_names, look_up
 from offcut.mixtures.in_window import WindowSampler
 from offcut.mixtures.latent import LatentSampler
@@ -34,11 +37,12 @@ from offcut.numerics.rendering import call
 from offcut.numerics.text import renamed
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import digest, skeleton, traced
+from offcut.regions import Region
 
 WEIGHTS = ("latent", "window")
 #: Features of an event have an indicator for each group.
 MOST_GROUPS = 1000
-#: What a run may leave open without a doubt being said: of the integral of a draw's density, and of
+#: What a run may leave open without a warning: of the integral of a draw's density, and of
 #: the weights.
 MASS_ERROR, UNRESOLVED_WEIGHT = 0.05, 0.01
 
@@ -94,15 +98,15 @@ class TruncatedMixture(Model):
     @renamed(prior="weights")
     def __init__(
         self,
-        region: Any = None,
+        region: Region | Callable | None = None,
         components: int = 50,
-        alpha: Any = 1.0,
+        alpha: float | dist.Distribution = 1.0,
         base: NormalInverseWishart | None = None,
         *,
         log_accept: Callable | None = None,
         weights: str = "latent",
         hierarchical: bool = False,
-        group_alpha: Any = 1.0,
+        group_alpha: float | dist.Distribution = 1.0,
         split_merge: int = 2,
         reshape: bool = True,
     ) -> None:
@@ -183,13 +187,13 @@ class TruncatedMixture(Model):
     def density(
         self,
         posterior: xr.DataTree,
-        points: Any,
+        points: ArrayLike | HoldsValues,
         draws: bool = False,
         truncated: bool = True,
         *,
-        group: Any = None,
-        most: int | None = 1000,
-    ) -> np.ndarray:
+        group: str | int | None = None,
+        most: int | None = DENSITY_DRAWS,
+    ) -> Float[np.ndarray, "... m"]:
         """Posterior-mean density at points, or the density of each draw.
 
         Parameters
@@ -207,49 +211,34 @@ class TruncatedMixture(Model):
         most : int or None
             Use at most so many draws, evenly spaced; None for all.
         """
-        return density(
-            posterior,
-            self.window,
-            points,
-            draws=draws,
-            truncated=truncated,
-            group=group,
-            most=most,
-        )
+        found = log_density(posterior, self.window, points, None, draws, truncated, group, most)
+        return np.exp(found)
 
     def marginal(
         self,
         posterior: xr.DataTree,
-        points: Any,
+        points: ArrayLike | HoldsValues,
         channels: tuple[int, ...],
         draws: bool = False,
         truncated: bool = True,
         *,
-        group: Any = None,
+        group: str | int | None = None,
         most: int | None = 100,
-    ) -> np.ndarray:
+    ) -> Float[np.ndarray, "... m"]:
         """Density of some channels, the others integrated out; ``points`` is (point, channels).
 
         Within the window the others are integrated by a lattice of 16 points in each draw, shifted
         at random, and the 24 heaviest components are used.
         """
-        return marginal(
-            posterior,
-            self.window,
-            points,
-            tuple(channels),
-            draws=draws,
-            truncated=truncated,
-            group=group,
-            most=most,
-        )
+        found = log_density(posterior, self.window, points, channels, draws, truncated, group, most)
+        return np.exp(found)
 
     def labels(
         self,
         posterior: xr.DataTree,
-        X: Any = None,
+        X: ArrayLike | HoldsValues | None = None,
         *,
-        groups: Any = None,
+        groups: ArrayLike | None = None,
         loss: str = "vi",
         most: int = 200,
         seed: int = 0,
@@ -287,7 +276,9 @@ class TruncatedMixture(Model):
         """
         return tabulate(labels, channels)
 
-    def compare(self, labels: Labels, first: Any = None, second: Any = None) -> list[Difference]:
+    def compare(
+        self, labels: Labels, first: str | int | None = None, second: str | int | None = None
+    ) -> list[Difference]:
         """Which populations differ between two groups, with uncertainty; the most certain first.
 
         Groups go by their names in ``covariates``; they may be left out where there are two.
@@ -300,9 +291,9 @@ class TruncatedMixture(Model):
         size: int,
         *,
         truncated: bool = True,
-        group: Any = None,
+        group: str | int | None = None,
         seed: int = 0,
-    ) -> np.ndarray:
+    ) -> Float[np.ndarray, "size ..."]:
         """Posterior predictive events, (size, channel): each from a draw chosen at random."""
         return predict(posterior, self.window, size, truncated=truncated, group=group, seed=seed)
 
@@ -349,7 +340,9 @@ class TruncatedMixture(Model):
                 "mixture can hold apart: is this column an identifier?"
             )
 
-    def _check_inside(self, x: np.ndarray, group: np.ndarray, names: tuple[str, ...]) -> None:
+    def _check_inside(
+        self, x: Float[np.ndarray, "n ..."], group: Int[np.ndarray, " n"], names: tuple[str, ...]
+    ) -> None:
         """Every event must be possible."""
         window = self.window.for_groups(names)
         probability = np.asarray(window.probability(jnp.asarray(x), jnp.asarray(group)))
@@ -396,18 +389,18 @@ def _name_approximation(posterior: xr.DataTree) -> None:
     error = float(np.sqrt(np.mean(stats["window_mass_error"].values ** 2)))
     left_out = float(stats["unresolved_weight"].values.mean())
     attrs["window_mass_error"], attrs["unresolved_weight"] = error, left_out
-    said = []
+    found = []
     if error > MASS_ERROR:
-        said.append(
+        found.append(
             f"masses of components in the window are estimated: a draw's density in the window "
             f"integrates to one up to {error:.1%} (root mean square); a box, or fewer components "
             "beyond the window (a tighter base), would be more precise"
         )
     if left_out > UNRESOLVED_WEIGHT:
-        said.append(
+        found.append(
             f"components with {left_out:.1%} of the weight have so little mass in the window that "
             "it could not be estimated: they are left out of densities there; a tighter base "
             "would not make them"
         )
-    if said:
-        attrs["approximation"] = "; ".join(said)
+    if found:
+        attrs["approximation"] = "; ".join(found)

@@ -1,31 +1,53 @@
-"""From draws to populations: one partition that stands for all draws, and what is in its parts.
+r"""From draws to populations: one partition that stands for all draws, and what is in its parts.
 
-New points can belong to those populations that a component of some draw stands for.
+New points can belong to those populations that a component of some draw stands for. With weights
+w_k in the window and masses Z_k there, a draw s has t_sk(x) = log(w_k / Z_k) + log N_k(x), and the
+probability of population p is the mean over draws of
+
+    r_sp(x) = sum_{k matched to p} exp t_sk(x) / sum_k exp t_sk(x),
+
+divided by its sum over populations: components without an event of their own belong to none.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.errors import SettingsError
 from offcut.mixtures.allocation import choose
 from offcut.mixtures.consensus import Consensus, consensus, match_components
-from offcut.mixtures.evaluation import Draws, as_points, chunks, components_of, draws_of, log_terms
+from offcut.mixtures.evaluation import (
+    Draws,
+    Weighted,
+    as_points,
+    draws_of,
+    in_each_draw,
+    log_summands,
+    log_terms,
+    over_draws,
+    weighted,
+)
 from offcut.mixtures.groups import listed, place_of_group
-from offcut.mixtures.membership import probabilities
 from offcut.numerics import keys
-from offcut.numerics.normal import log_normals
+from offcut.numerics.types import KeyArray
 from offcut.programs.precision import in_float64
 
+#: A number for each group; one number where there is one group.
+ByGroup = float | Float[np.ndarray, " G"]
 #: Ends of the intervals.
 INTERVAL = (0.05, 0.95)
+#: Events are labelled in pieces with so many log densities.
+ROOM = 2**22
+#: Points further out count as this far out in the same direction: their squares would overflow.
+FAR = 1e120
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,17 +66,16 @@ class Labels:
         Population that each component of each used draw belongs to, -1 for none.
     """
 
-    labels: np.ndarray
-    certainty: np.ndarray
+    labels: Int[np.ndarray, " n"]
+    certainty: Float[np.ndarray, " n"]
     expected_loss: float
-    matches: np.ndarray
+    matches: Int[np.ndarray, "S K"]
     consensus: Consensus
     draws: Draws
-    group: np.ndarray
+    group: Int[np.ndarray, " n"]
 
     @property
     def populations(self) -> int:
-        """How many there are."""
         return int(self.labels.max()) + 1
 
     @property
@@ -82,19 +103,24 @@ class Population:
 
     name: str
     events: int
-    proportion: Any
-    proportion_interval: Any
-    mean: np.ndarray
-    covariance: np.ndarray
-    lost: Any
-    lost_interval: Any
+    proportion: ByGroup
+    proportion_interval: tuple[ByGroup, ByGroup]
+    mean: Float[np.ndarray, " d"]
+    covariance: Float[np.ndarray, "d d"]
+    lost: ByGroup
+    lost_interval: tuple[ByGroup, ByGroup]
     certainty: float
     channels: tuple[str, ...] | None = None
 
 
 @in_float64
 def find_labels(
-    posterior: xr.DataTree, x: Any, group: np.ndarray, loss: str, most: int, seed: int
+    posterior: xr.DataTree,
+    x: Float[np.ndarray, "n d"],
+    group: Int[np.ndarray, " n"],
+    loss: str,
+    most: int,
+    seed: int,
 ) -> Labels:
     """Consensus over labels drawn for every event in at most ``most`` draws."""
     drawn = draws_of(posterior, most)
@@ -108,36 +134,63 @@ def find_labels(
     )
 
 
-def draw_labels(drawn: Draws, x: np.ndarray, group: np.ndarray, seed: int) -> np.ndarray:
-    """A label for each event in each draw, (draw, event): p(z = k) ∝ (w_k / Z_k) N_k(x)."""
+def draw_labels(
+    drawn: Draws, x: Float[np.ndarray, "n d"], group: Int[np.ndarray, " n"], seed: int
+) -> Int[np.ndarray, "S n"]:
+    """A label for each event in each draw: p(z = k) ∝ (w_k / Z_k) N_k(x)."""
     key = keys.from_seed(seed)
-    terms = log_terms(drawn)
-    partitions = np.empty((len(terms), len(x)), np.int32)
-    for number, part in enumerate(chunks(len(x), drawn.means.shape[1])):
-        points, own = jnp.asarray(x[part].T), jnp.asarray(group[part])
-        for s in range(len(terms)):
-            own_key = jax.random.fold_in(jax.random.fold_in(key, s), number)
-            partitions[s, part] = _labels_in_one_draw(
-                own_key, terms[s], drawn.means[s], drawn.covariances[s], points, own
-            )
-    return partitions
+    parts, centre = weighted(log_terms(drawn), drawn.means, drawn.covariances)
+    by_draw = (parts, jnp.arange(len(drawn.means)))
+    found = []
+    step = max(1, ROOM // drawn.means.shape[1])
+    for number, start in enumerate(range(0, len(x), step)):
+        part = slice(start, start + step)
+        some = (key, jnp.int32(number), jnp.asarray((x[part] - centre).T), jnp.asarray(group[part]))
+        found.append(np.asarray(in_each_draw(_labels, by_draw, *some)))
+    return np.concatenate(found, axis=1)
 
 
-@jax.jit
-def _labels_in_one_draw(
-    key: jax.Array,
-    log_c: jax.Array,
-    means: jax.Array,
-    covariances: jax.Array,
-    points: jax.Array,
-    group: jax.Array,
-) -> jax.Array:
-    """Labels of events (d, m); ``log_c`` is (group, component)."""
-    terms = log_normals(points, *components_of(means, covariances)) + log_c[group].T
-    return choose(terms, jax.random.uniform(key, group.shape))
+def _labels(
+    one: Weighted,
+    draw: Int[Array, ""],
+    key: KeyArray,
+    chunk: Int[Array, ""],
+    points: Float[Array, "d m"],
+    group: Int[Array, " m"],
+) -> Int[Array, " m"]:
+    """Labels of a chunk of events in one draw."""
+    key = jax.random.fold_in(jax.random.fold_in(key, draw), chunk)
+    return choose(log_summands(one, points, group), jax.random.uniform(key, group.shape))
 
 
-def shares(labels: Labels) -> tuple[np.ndarray, np.ndarray]:
+@in_float64
+def probabilities(
+    drawn: Draws, matches: Int[np.ndarray, "S K"], count: int, x: Float[np.ndarray, "m d"]
+) -> Float[np.ndarray, "m count"]:
+    """Of each of ``count`` populations."""
+    x = x * (FAR / np.abs(x).max(1, keepdims=True, initial=FAR))
+    belongs = matches[:, None, :] == np.arange(count)[:, None]
+    parts, centre = weighted(log_terms(drawn)[:, 0], drawn.means, drawn.covariances)
+    by_draw = (parts, jnp.asarray(belongs))
+    log_shares = over_draws(_log_shares, by_draw, x - centre, 4 * belongs.shape[2])
+    shares = np.exp(log_shares - log_shares.max(0))
+    return (shares / shares.sum(0)).T
+
+
+def _log_shares(
+    one: Weighted, belongs: Bool[Array, "count K"], points: Float[Array, "d m"]
+) -> Float[Array, "count m"]:
+    """log r_p at points in one draw."""
+    terms = log_summands(one, points)
+    own = jnp.where(jnp.any(belongs, axis=0)[:, None], terms, -jnp.inf)
+    most = jnp.max(own, axis=0)
+    inside = belongs.astype(float) @ jnp.exp(own - most[None, :])
+    return most[None, :] + jnp.log(inside) - jax.nn.logsumexp(terms, axis=0)[None, :]
+
+
+def shares(
+    labels: Labels,
+) -> tuple[Float[np.ndarray, "S G count"], Float[np.ndarray, "S G count"]]:
     """By draw, group and population: share in the window, and share lost."""
     drawn, count = labels.draws, labels.populations
     belongs = labels.matches[:, None, :] == np.arange(count)[None, :, None]  # draw, pop, comp
@@ -154,13 +207,6 @@ def tabulate(labels: Labels, channels: Sequence[str] | None = None) -> list[Popu
     d = labels.draws.means.shape[-1]
     if channels is not None and len(channels) != d:
         raise SettingsError(f"channels must name {d} coordinates, got {list(channels)}")
-    rows = _tabulated(labels)
-    if channels is None:
-        return rows
-    return [replace(row, channels=tuple(map(str, channels))) for row in rows]
-
-
-def _tabulated(labels: Labels) -> list[Population]:
     within, lost = shares(labels)
     drawn = labels.draws
     rows = []
@@ -168,17 +214,20 @@ def _tabulated(labels: Labels) -> list[Population]:
         member = labels.labels == p
         weight = np.where(labels.matches == p, drawn.weights.mean(1), 0.0)
         present = weight.sum(1) > 0
-        if not present.any():  # in no draw does a component stand for it
-            rows.append(_unsupported(p, member, labels))
-            continue
-        share = weight[present] / weight[present].sum(1, keepdims=True)
+        if not present.any():  # a few events on a border: all of this is NaN
+            present[0] = True
+        with np.errstate(invalid="ignore"):
+            share = weight[present] / weight[present].sum(1, keepdims=True)
         mean = np.einsum("sk,ski->si", share, drawn.means[present])
         away = drawn.means[present] - mean[:, None]
         covariance = np.einsum("sk,skij->sij", share, drawn.covariances[present]) + np.einsum(
             "sk,ski,skj->sij", share, away, away
         )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # the mean of no number
+            lost_mean = np.nanmean(lost[present][:, :, p], axis=0)
+            lost_ends = np.nanquantile(lost[present][:, :, p], INTERVAL, axis=0)
         low, high = np.quantile(within[:, :, p], INTERVAL, axis=0)
-        lost_low, lost_high = np.nanquantile(lost[present][:, :, p], INTERVAL, axis=0)
         rows.append(
             Population(
                 f"population {p + 1}",
@@ -187,30 +236,13 @@ def _tabulated(labels: Labels) -> list[Population]:
                 (_alone(low), _alone(high)),
                 mean.mean(0),
                 covariance.mean(0),
-                _alone(np.nanmean(lost[present][:, :, p], axis=0)),
-                (_alone(lost_low), _alone(lost_high)),
+                _alone(lost_mean),
+                (_alone(lost_ends[0]), _alone(lost_ends[1])),
                 float(labels.certainty[member].mean()),
+                None if channels is None else tuple(map(str, channels)),
             )
         )
     return rows
-
-
-def _unsupported(p: int, member: np.ndarray, labels: Labels) -> Population:
-    """A population that no component of any draw stands for: a few events on a border."""
-    d = labels.draws.means.shape[-1]
-    unknown = _alone(np.full(labels.draws.groups, np.nan))
-    none = _alone(np.zeros(labels.draws.groups))
-    return Population(
-        f"population {p + 1}",
-        int(member.sum()),
-        none,
-        (none, none),
-        np.full(d, np.nan),
-        np.full((d, d), np.nan),
-        unknown,
-        (unknown, unknown),
-        float(labels.certainty[member].mean()),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +277,7 @@ class Difference:
         )
 
 
-def compare(labels: Labels, first: Any = None, second: Any = None) -> list[Difference]:
+def compare(labels: Labels, first: object = None, second: object = None) -> list[Difference]:
     """Which populations differ between two groups, most certain first."""
     within, _ = shares(labels)
     names = labels.draws.names
@@ -276,12 +308,12 @@ def compare(labels: Labels, first: Any = None, second: Any = None) -> list[Diffe
     return sorted(rows, key=lambda row: -abs(row.probability - 0.5))
 
 
-def _alone(values: np.ndarray) -> Any:
+def _alone(values: Float[np.ndarray, " G"]) -> ByGroup:
     """A number where there is one group."""
     return float(values[0]) if values.size == 1 else values
 
 
-def only_matched(found: Labels, x: np.ndarray) -> Labels:
+def only_matched(found: Labels, x: Float[np.ndarray, "n d"]) -> Labels:
     """Give events of other populations to the most probable one; ``x`` are the events.
 
     The consensus may set events on a border apart although no component is mostly theirs, Binder's
@@ -305,7 +337,9 @@ def only_matched(found: Labels, x: np.ndarray) -> Labels:
     )
 
 
-def _renamed(numbers: np.ndarray, order: np.ndarray, count: int) -> np.ndarray:
+def _renamed(
+    numbers: Int[np.ndarray, " ..."], order: Int[np.ndarray, " kept"], count: int
+) -> Int[np.ndarray, " ..."]:
     """order[i] becomes i; -1, and of ``count`` numbers those that are not in ``order``, -1."""
     new = np.full(count + 1, -1)  # the last is that of -1
     new[order] = np.arange(len(order))

@@ -39,41 +39,50 @@ log u, in terms of lambda (see ``log_measure`` in ``weights``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from offcut.augmentation.algorithm1 import Block, propose_until
+from offcut.augmentation.algorithm1 import Block, UntilProposed, propose_until
 from offcut.augmentation.rejections import Rejected, section_rows
+from offcut.base import MOST_REJECTED
 from offcut.mixtures.allocation import add_by_label, chunks_of, rejected_chunk, unit_features
-from offcut.mixtures.data import MixtureData, MixtureLayout
+from offcut.mixtures.data import MixtureLayout
 from offcut.numerics.arrays import exclusive_count, write_rows
-from offcut.numerics.normal import Components, size
+from offcut.numerics.normal import size
+from offcut.numerics.types import KeyArray, Points
 
-#: (key, points (m, d) as measured, group of each) -> accepted
-Filter = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+#: What a run collects.
+Kept = TypeVar("Kept")
 
 
 class Proposed(NamedTuple):
     """Proposals of a block."""
 
-    points: jax.Array  # (m, d), the sampler's scale
-    label: jax.Array
-    accepted: jax.Array
+    points: Float[Array, "m d"]  # on the sampler's scale
+    label: Int[Array, " m"]
+    group: Int[Array, " m"]
+    accepted: Bool[Array, " m"]
+
+
+#: (key, labels, groups) -> a proposal from each of the labelled components
+Propose = Callable[[KeyArray, Int[Array, " m"], Int[Array, " m"]], Proposed]
 
 
 class CellRun(NamedTuple):
     """What was collected, rejections in all, and acceptances still missing at the end."""
 
-    collected: Any
-    count: jax.Array  # type: ignore[assignment] # not the method of tuple
-    missing: jax.Array
-    lost: jax.Array | None = None  # rejections by cell, where there are caps
+    collected: PyTree
+    count: Int[Array, ""]  # type: ignore[assignment] # not the method of tuple
+    missing: Int[Array, ""]
+    lost: Int[Array, " cells"] | None = None  # rejections by cell, where there are caps
 
 
-def not_begun(collected: Any, wanted: jax.Array) -> CellRun:
+def not_begun(collected: PyTree, wanted: Int[Array, " cells"]) -> CellRun:
     """A run in which nothing was proposed yet."""
     return CellRun(collected, jnp.int32(0), jnp.sum(wanted), jnp.zeros_like(wanted))
 
@@ -81,37 +90,35 @@ def not_begun(collected: Any, wanted: jax.Array) -> CellRun:
 class Shares(NamedTuple):
     """First proposal of each cell (and the end), and the cell of each proposal."""
 
-    first: jax.Array
-    cell: jax.Array
+    first: Int[Array, " _"]
+    cell: Int[Array, " m"]
 
 
 class Standing(NamedTuple):
     """Acceptances that each cell still needs, and its rejections so far (where there are caps)."""
 
-    need: jax.Array
-    lost: jax.Array
+    need: Int[Array, " cells"]
+    lost: Int[Array, " cells"]
 
 
 class Cells(NamedTuple):
     """Until every cell has as many acceptances as it wants, or more rejections than its cap."""
 
-    wanted: jax.Array
-    caps: jax.Array | None
+    wanted: Int[Array, " cells"]
+    caps: Int[Array, " cells"] | None
     size: int
 
     def start(self) -> Standing:
-        """Nothing proposed yet."""
         return Standing(self.wanted, jnp.zeros_like(self.wanted))
 
-    def unfinished(self, standing: Standing) -> jax.Array:
-        """Some cell waits."""
+    def unfinished(self, standing: Standing) -> Bool[Array, ""]:
         return jnp.sum(self._open(standing)) > 0
 
     def assign(self, standing: Standing) -> Shares:
         """To each in proportion to its need."""
         return _share(self._open(standing), self.size)
 
-    def judge(self, standing: Standing, turn: Shares, accepted: jax.Array) -> tuple:
+    def judge(self, standing: Standing, turn: Shares, accepted: Bool[Array, " m"]) -> tuple:
         """Each up to its last acceptance."""
         need, (first, cell) = self._open(standing), turn
         within = accepted_before = exclusive_count(accepted)
@@ -129,38 +136,22 @@ class Cells(NamedTuple):
         rank = self.wanted[cell] - need[cell] + within
         return in_time, rank, Standing(standing.need - new, lost)
 
-    def _open(self, standing: Standing) -> jax.Array:
+    def _open(self, standing: Standing) -> Int[Array, " cells"]:
         """What is needed by cells that have not given up."""
         if self.caps is None:
             return standing.need
         return jnp.where(standing.lost <= self.caps, standing.need, 0)
 
 
-def propose(
-    key: jax.Array,
-    passes: Filter,
-    components: Components,
-    label: jax.Array,
-    group: jax.Array,
-    data: MixtureData,
-) -> Proposed:
-    """A proposal from each of the labelled components."""
-    key_noise, key_accept = jax.random.split(key)
-    noise = jax.random.normal(key_noise, (label.shape[0], components.means.shape[1]))
-    points = components.means[label] + jnp.einsum("mij,mj->mi", components.roots[label], noise)
-    accepted = passes(key_accept, points * data.scale[None, :] + data.shift[None, :], group)
-    return Proposed(points, label, accepted)
-
-
 def run_cells(
     size: int,
-    key: jax.Array,
-    from_cells: Callable[[jax.Array, jax.Array], Proposed],
-    wanted: jax.Array,
-    limit: jax.Array,
-    collect: Callable[[Any, Block], Any],
-    start: Any,
-    caps: jax.Array | None = None,
+    key: KeyArray,
+    from_cells: Callable[[KeyArray, Int[Array, " m"]], Proposed],
+    wanted: Int[Array, " cells"],
+    limit: Int[Array, ""],
+    collect: Callable[[Kept, Block], Kept],
+    start: Kept,
+    caps: Int[Array, " cells"] | None = None,
 ) -> CellRun:
     """Propose until every cell has what it wants, or more than ``limit`` are rejected.
 
@@ -169,7 +160,7 @@ def run_cells(
     others do.
     """
 
-    def propose_block(number: jax.Array, turn: Shares) -> Proposed:
+    def propose_block(number: Int[Array, ""], turn: Shares) -> Proposed:
         return from_cells(jax.random.fold_in(key, number), turn.cell)
 
     done = propose_until(propose_block, Cells(wanted, caps, size), limit, collect, start)
@@ -177,7 +168,7 @@ def run_cells(
     return CellRun(done.collected, done.rejected, jnp.sum(need), lost)
 
 
-def _share(need: jax.Array, size: int) -> Shares:
+def _share(need: Int[Array, " cells"], size: int) -> Shares:
     """Proposal p serves the cell that holds place p total / size of all that is needed."""
     ends = jnp.cumsum(need).astype(jnp.int64)
     total = ends[-1]
@@ -193,44 +184,16 @@ def _share(need: jax.Array, size: int) -> Shares:
 class PoissonRun(NamedTuple):
     """Totals by component of what passed, and numbers of what did not."""
 
-    accepted: jax.Array  # (K + 1, features + G)
-    rejected: jax.Array  # (K + 1,)
+    accepted: Float[Array, "labels F"]
+    rejected: Int[Array, " labels"]
 
 
-def draw_rates(key: jax.Array, log_weights: jax.Array, proposals: jax.Array) -> jax.Array:
-    """lambda_gk = u_g omega_gk with u_g ~ Gamma(n_g + |Y_g|, 1); ``proposals`` is (G,)."""
+def draw_rates(
+    key: KeyArray, log_weights: Float[Array, "R K"], proposals: Int[Array, " G"]
+) -> Float[Array, "G K"]:
+    """lambda_gk = u_g omega_gk with u_g ~ Gamma(n_g + |Y_g|, 1), n_g + |Y_g| ``proposals``."""
     u = jax.random.gamma(key, proposals.astype(float))
     return u[:, None] * jnp.exp(log_weights)
-
-
-def accept_rates(
-    key: jax.Array,
-    log_ratio: jax.Array,
-    log_weights: jax.Array,
-    log_r: jax.Array,
-    log_measure: Callable[[jax.Array], jax.Array],
-    held: jax.Array,
-    fresh: jax.Array,
-    budget: jax.Array,
-) -> jax.Array:
-    """Which components are taken, one after the other; each changes the weights for the next.
-
-    log_ratio : all terms but those of g, (K,). log_r : (R, K), R being 1 or G like the rows of
-    ``log_weights``. held, fresh : numbers of rejections that each has and would have.
-    """
-    uniform = jnp.log(jax.random.uniform(key, log_ratio.shape))
-
-    def one(carry: tuple, k: jax.Array) -> tuple:
-        log_rates, log_g, total = carry
-        proposed = log_rates.at[:, k].add(log_r[:, k])
-        new_log_g = log_measure(proposed)
-        more = total + fresh[k] - held[k]
-        accepted = (uniform[k] < log_ratio[k] + new_log_g - log_g) & (more <= budget)
-        new = (proposed, new_log_g, more)
-        return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, carry), accepted
-
-    start = (log_weights, log_measure(log_weights), jnp.sum(held))
-    return lax.scan(one, start, jnp.arange(log_ratio.shape[0]))[1]
 
 
 class Proposals(NamedTuple):
@@ -240,87 +203,80 @@ class Proposals(NamedTuple):
     rejections of the components that were accepted, the only ones that there must be room for.
     """
 
-    key: jax.Array
-    components: Components
-    ends: jax.Array  # number of proposals up to the end of each cell (group, component)
+    key: KeyArray
+    propose: Propose
+    ends: Int[Array, " cells"]  # number of proposals up to the end of each cell (group, component)
 
 
-def draw_numbers(key: jax.Array, components: Components, rates: jax.Array) -> Proposals:
+def draw_numbers(key: KeyArray, propose: Propose, rates: Float[Array, "G K"]) -> Proposals:
     """Poisson numbers of proposals."""
     key_numbers, key_points = jax.random.split(key)
     # JAX's Poisson sampler insists on its own implementation of the same generator.
     plain = jax.random.wrap_key_data(jax.random.key_data(key_numbers), impl="threefry2x32")
     numbers = jax.random.poisson(plain, rates.reshape(-1), dtype=jnp.int32)
-    return Proposals(key_points, components, jnp.cumsum(numbers))
+    return Proposals(key_points, propose, jnp.cumsum(numbers))
 
 
 def run_poisson(
     layout: MixtureLayout,
     proposals: Proposals,
-    passes: Filter,
-    data: MixtureData,
-    collect: Callable[[Any, Proposed, jax.Array, jax.Array], Any],
-    start: Any,
-    wanted: jax.Array | None = None,
-) -> Any:
-    """Fold ``collect(collected, proposed, group, real)`` over blocks of proposals.
+    collect: Callable[[Kept, Block], Kept],
+    start: Kept,
+    wanted: Bool[Array, " labels"] | None = None,
+) -> Kept:
+    """All proposals of a run, one block after the other, into ``collect(collected, block)``.
 
-    ``wanted`` (K,): blocks without proposals of these components are left out.
+    Blocks without proposals of the ``wanted`` components are not drawn: they reject nothing.
     """
     K, size_of_block, ends = layout.components, layout.buffer.block, proposals.ends
 
-    def draw_block(block: jax.Array, collected: Any) -> Any:
-        place = block * size_of_block + jnp.arange(size_of_block, dtype=jnp.int32)
-        real = place < ends[-1]
+    def propose_block(number: Int[Array, ""], _: None) -> Proposed:
+        place = number * size_of_block + jnp.arange(size_of_block, dtype=jnp.int32)
         cell = jnp.searchsorted(ends, place, side="right", method="compare_all")
         cell = jnp.minimum(cell, ends.shape[0] - 1).astype(jnp.int32)
         label, group = cell % K, cell // K
-        own_key = jax.random.fold_in(proposals.key, block)
-
-        def draw() -> Any:
-            proposed = propose(own_key, passes, proposals.components, label, group, data)
-            return collect(collected, proposed, group, real)
-
+        draw = partial(proposals.propose, jax.random.fold_in(proposals.key, number), label, group)
         if wanted is None:
             return draw()
-        return lax.cond(jnp.any(wanted[label] & real), draw, lambda: collected)
+        nothing = Proposed(jnp.zeros((size_of_block, layout.d)), label, group, place >= 0)
+        return lax.cond(jnp.any(wanted[label] & (place < ends[-1])), draw, lambda: nothing)
 
-    return lax.fori_loop(0, -(-ends[-1] // size_of_block), draw_block, start)
+    no_limit = jnp.int32(MOST_REJECTED)
+    return propose_until(propose_block, UntilProposed(ends[-1]), no_limit, collect, start).collected
 
 
-def count_and_sum(
-    layout: MixtureLayout, proposals: Proposals, passes: Filter, data: MixtureData
-) -> PoissonRun:
+def count_and_sum(layout: MixtureLayout, proposals: Proposals) -> PoissonRun:
     """The first run."""
     K = layout.components
 
-    def collect(run: PoissonRun, proposed: Proposed, group: jax.Array, real: jax.Array) -> Any:
-        phi = unit_features(layout, proposed.points.T, group)
-        passed = jnp.where(real & proposed.accepted, proposed.label, K)
-        lost = jnp.where(real & ~proposed.accepted, proposed.label, K)
+    def collect(run: PoissonRun, block: Block) -> PoissonRun:
+        points, label, group, _ = block.proposed
+        passed = jnp.where(block.accepted, label, K)
+        lost = jnp.where(block.rejected, label, K)
+        phi = unit_features(layout, points.T, group)
         return PoissonRun(add_by_label(run.accepted, passed, phi), run.rejected.at[lost].add(1))
 
     nothing = jnp.zeros((K + 1, size(layout.d) + layout.groups))
     start = PoissonRun(nothing, jnp.zeros(K + 1, jnp.int32))
-    return run_poisson(layout, proposals, passes, data, collect, start)
+    return run_poisson(layout, proposals, collect, start)
 
 
 def with_fresh(
     layout: MixtureLayout,
     held: Rejected,
     proposals: Proposals,
-    chosen: jax.Array,
-    offset: jax.Array,
-    passes: Filter,
-    data: MixtureData,
+    chosen: Bool[Array, " labels"],
+    offset: Int[Array, ""],
 ) -> Rejected:
-    """Rejections of the ``chosen`` components (K + 1,) from the run, of the others from ``held``.
+    """Rejections of the ``chosen`` components from the run, of the others from ``held``.
 
     They are written to the section of the same buffer at ``offset``.
     """
     trash = offset + section_rows(layout.buffer, held) - 1
 
-    def add(into: Rejected, keep: jax.Array, points: Any, owner: jax.Array) -> Rejected:
+    def add(
+        into: Rejected, keep: Bool[Array, " m"], points: Points, owner: Int[Array, " m"]
+    ) -> Rejected:
         row = jnp.where(keep, offset + into.count + exclusive_count(keep), trash)
         return into._replace(
             points=write_rows(into.points, row, points),
@@ -328,24 +284,26 @@ def with_fresh(
             count=into.count + jnp.sum(keep, dtype=jnp.int32),
         )
 
-    def old(chunk: jax.Array, into: Rejected) -> Rejected:
+    def old(chunk: Int[Array, ""], into: Rejected) -> Rejected:
         source = held._replace(points=into.points, owner=into.owner)
         part = rejected_chunk(layout, source, chunk)
         return add(into, part.real & ~chosen[part.label], (part.x.T, part.label), part.owner)
 
-    def fresh(into: Rejected, proposed: Proposed, group: jax.Array, real: jax.Array) -> Rejected:
-        keep = real & ~proposed.accepted & chosen[proposed.label]
-        return add(into, keep, (proposed.points, proposed.label), group)
+    def fresh(into: Rejected, block: Block) -> Rejected:
+        points, label, group, _ = block.proposed
+        return add(into, block.rejected & chosen[label], (points, label), group)
 
     into = held._replace(offset=offset, count=jnp.int32(0))
     into = lax.fori_loop(0, chunks_of(layout, held), old, into)
-    return run_poisson(layout, proposals, passes, data, fresh, into, chosen)
+    return run_poisson(layout, proposals, fresh, into, chosen)
 
 
-def counts_of(layout: MixtureLayout, rejected: Rejected) -> tuple[jax.Array, jax.Array]:
-    """Rejections of each component, (K,), and of each group, (G,)."""
+def counts_of(
+    layout: MixtureLayout, rejected: Rejected
+) -> tuple[Int[Array, " K"], Int[Array, " G"]]:
+    """Rejections of each component, and of each group."""
 
-    def one(chunk: jax.Array, counts: tuple) -> tuple:
+    def one(chunk: Int[Array, ""], counts: tuple) -> tuple:
         part = rejected_chunk(layout, rejected, chunk)
         by_label, by_group = counts
         return (

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation.rejections import MOST_ATTEMPTS, Redrawn, redraw
-from offcut.base import Sampler, Stage, Variable
+from offcut.base import Sampler, Stage, Stats, Variable
 from offcut.errors import StartError
 from offcut.mixtures.allocation import label_coefficients, unit_features
 from offcut.mixtures.data import MixtureData, MixtureLayout
-from offcut.mixtures.rejections import CellRun
+from offcut.mixtures.rejections import CellRun, Propose, Proposed
 from offcut.mixtures.split_merge import Units, split_merge
-from offcut.mixtures.weights import Hierarchy, Sticks
-from offcut.mixtures.window import Window
+from offcut.mixtures.weights import Hierarchy, Sticks, WeightState
+from offcut.mixtures.window import ScaledWindow, Window
 from offcut.mixtures.window_mass import Masses, anchors
 from offcut.numerics.normal import Components, draw_all, size
+from offcut.numerics.types import KeyArray
 
 #: A component with less of its mass in the window is a ghost.
 GHOST_MASS = 0.01
@@ -28,25 +30,28 @@ GHOST_MASS = 0.01
 FIRST_EVENTS = 5000
 
 
-class GivenLabels(NamedTuple):
-    """What a sweep draws once labels and rejections are there.
+class Mixture(NamedTuple):
+    """Weights, components, log Z_k by window, and what data were shifted and scaled by."""
 
-    units : after splits and merges, labels as before the last reordering. new_name : of each label.
-    """
-
-    units: Units
-    weights: Any
+    weights: WeightState
     components: Components
-    masses: Masses  # by window
-    new_name: jax.Array
+    log_mass: Float[Array, "windows K"]
+    frame: tuple[Float[Array, " d"], Float[Array, " d"]]
 
 
-class MixtureSampler(Sampler):
-    """Drives one mixture at one data shape; a subclass has the states and the step.
+@runtime_checkable
+class MixtureState(Protocol):
+    """A mixture, and rejections with what else a sweep leaves to the next."""
 
-    States have ``weights``, ``components``, ``log_mass`` (log Z_k by window) and ``frame`` (data
-    were shifted and scaled by these).
-    """
+    @property
+    def mixture(self) -> Mixture: ...
+
+
+State = TypeVar("State", bound=MixtureState)
+
+
+class MixtureSampler(Sampler, Generic[State]):
+    """Drives one mixture at one data shape; a subclass has the states and the step."""
 
     method = "augment"
     draws_rejections = True
@@ -72,64 +77,81 @@ class MixtureSampler(Sampler):
         )
         self._begin = jax.jit(self._first_draw)
 
-    def start(self, key: jax.Array, data: MixtureData, budget: int) -> Any:
+    def start(self, key: KeyArray, data: MixtureData, budget: int) -> State:
         """Events divided among a random number of centres; no rejections yet."""
         return self._begin(jax.random.fold_in(key, 1), first_totals(key, self.layout, data), data)
 
-    def _first_draw(self, key: jax.Array, totals: jax.Array, data: MixtureData) -> Any:
+    def _first_draw(self, key: KeyArray, totals: Float[Array, "K F"], data: MixtureData) -> State:
         """Weights and components given first totals, and the rest of a state."""
         width = size(self.layout.d)
         key_weights, key_components, key_rest = jax.random.split(key, 3)
-        common = {
-            "weights": self.weights.first(key_weights, totals[:, width:].T),
-            "components": draw_all(key_components, data.base, totals[:, :width]),
-            "log_mass": jnp.zeros((self.windows, self.layout.components)),
+        mixture = Mixture(
+            self.weights.first(key_weights, totals[:, width:].T),
+            draw_all(key_components, data.base, totals[:, :width]),
+            jnp.zeros((self.windows, self.layout.components)),
             # Copies: the state is given away in every call, the data are not.
-            "frame": (jnp.array(data.shift, copy=True), jnp.array(data.scale, copy=True)),
-        }
-        return self.first_state(key_rest, data, common)
+            (jnp.array(data.shift, copy=True), jnp.array(data.scale, copy=True)),
+        )
+        return self.first_state(key_rest, mixture, data)
 
-    def first_state(self, key: jax.Array, data: MixtureData, common: dict[str, Any]) -> Any:
-        """A state with ``common`` in it and no rejections yet."""
+    def first_state(self, key: KeyArray, mixture: Mixture, data: MixtureData) -> State:
+        """A state without rejections yet."""
         raise NotImplementedError
 
-    def density_terms(self, state: Any) -> jax.Array:
-        """log c with density in the window sum_k c_gk N_k(x): (G, K), or (1, K) for all groups."""
+    def moved(
+        self, state: State, mixture: Mixture, units: Units, new_name: Int[Array, " labels"]
+    ) -> State:
+        """The state after a sweep; units have new labels, and these new names."""
         raise NotImplementedError
 
-    def latent_weights(self, state: Any) -> jax.Array:
-        """Shares of the components before the filter, (G, K) or (1, K)."""
+    def density_terms(self, mixture: Mixture) -> Float[Array, "R K"]:
+        """log c with density in the window sum_k c_gk N_k(x), for each group or for all."""
+        raise NotImplementedError
+
+    def latent_weights(self, state: State) -> Float[Array, "R K"]:
+        """Shares of the components before the filter, in each group or in all."""
         raise NotImplementedError
 
     def redraw(
         self,
-        key: jax.Array,
-        budget: jax.Array,
+        key: KeyArray,
+        budget: Int[Array, ""],
         start: CellRun,
-        run: Callable[[jax.Array, CellRun], CellRun],
+        run: Callable[[KeyArray, CellRun], CellRun],
     ) -> Redrawn:
         """Draw Y until |Y| <= budget; ``run(key, last)`` is one attempt, given the last one."""
 
-        def attempt(number: jax.Array, last: CellRun) -> tuple[CellRun, jax.Array]:
+        def attempt(number: Int[Array, ""], last: CellRun) -> tuple[CellRun, Bool[Array, ""]]:
             drawn = run(jax.random.fold_in(key, number), last)
             return drawn, drawn.count > budget
 
         return redraw(attempt, start, MOST_ATTEMPTS)
 
-    def passes(self, key: jax.Array, points: jax.Array, group: jax.Array) -> jax.Array:
-        """Which proposals, as measured, are accepted."""
-        return self.window.passes(key, points[:, 0] if self.scalar else points, group)
+    def proposer(self, components: Components, data: MixtureData) -> Propose:
+        """How the components propose, and what of it their groups' windows let pass."""
+
+        def propose(key: KeyArray, label: Int[Array, " m"], group: Int[Array, " m"]) -> Proposed:
+            key_noise, key_accept = jax.random.split(key)
+            noise = jax.random.normal(key_noise, (label.shape[0], components.means.shape[1]))
+            roots = components.roots[label]
+            points = components.means[label] + jnp.einsum("mij,mj->mi", roots, noise)
+            measured = points * data.scale[None, :] + data.shift[None, :]
+            measured = measured[:, 0] if self.scalar else measured
+            accepted = self.window.passes(key_accept, measured, group)
+            return Proposed(points, label, group, accepted)
+
+        return propose
 
     def given_labels(
         self,
-        key: jax.Array,
-        state: Any,
+        key: KeyArray,
+        state: State,
         units: Units,
-        totals: jax.Array,
+        totals: Float[Array, "labels F"],
         stage: Stage,
         data: MixtureData,
-    ) -> tuple[GivenLabels, dict[str, jax.Array]]:
-        """Splits and merges, weights, components and their masses."""
+    ) -> tuple[State, Stats]:
+        """Splits and merges, weights, components and their masses, given labels and rejections."""
         layout, K, width = self.layout, self.layout.components, size(self.layout.d)
         keys = jax.random.split(key, 4)
         moved = split_merge(
@@ -138,11 +160,11 @@ class MixtureSampler(Sampler):
             self.moves,
             units,
             totals,
-            lambda counts: self.weights.log_labels(state.weights, counts),
+            lambda counts: self.weights.log_labels(state.mixture.weights, counts),
             data,
         )
         totals = moved.totals[:K]
-        weights, order = self.weights.update(keys[1], state.weights, totals[:, width:].T)
+        weights, order = self.weights.update(keys[1], state.mixture.weights, totals[:, width:].T)
         components = draw_all(keys[2], data.base, totals[order, :width])
         new_name = jnp.full(K + 1, K, jnp.int32).at[order].set(jnp.arange(K, dtype=jnp.int32))
         masses = lax.cond(
@@ -156,9 +178,11 @@ class MixtureSampler(Sampler):
             "splits": moved.splits,
             "merges": moved.merges,
         }
-        return GivenLabels(moved.units, weights, components, masses, new_name), stats
+        mixture = Mixture(weights, components, masses.log, state.mixture.frame)
+        state = self.moved(state, mixture, moved.units, new_name)
+        return state, {**stats, **self.density_stats(state, masses.error, data)}
 
-    def no_stats(self, data: MixtureData) -> dict[str, jax.Array]:
+    def no_stats(self, data: MixtureData) -> Stats:
         """Statistics of a step that was not made."""
         none = jnp.int32(0)
         return {
@@ -171,68 +195,71 @@ class MixtureSampler(Sampler):
             "log_density": jnp.zeros(data.probes.shape[0]),
         }
 
+    def scaled_windows(self, data: MixtureData) -> list[ScaledWindow]:
+        """One for all groups, or one for each."""
+        frame = (data.shift, data.scale, self.scalar)
+        return [ScaledWindow(self.window, group, *frame) for group in range(self.windows)]
+
     def log_masses(
-        self, key: jax.Array, components: Components, log_weights: jax.Array, data: MixtureData
+        self,
+        key: KeyArray,
+        components: Components,
+        log_weights: Float[Array, "R K"],
+        data: MixtureData,
     ) -> Masses:
-        """By window, (windows, K)."""
+        """By window."""
         heaviest = jnp.max(log_weights, axis=0)
         found = []
-        for group in range(self.windows):
-            events = anchors(data, group if self.window.by_group else None)
-            frame = (data.shift, data.scale, self.scalar)
-            found.append(self.window.log_masses(key, components, heaviest, group, *frame, events))
+        for one in self.scaled_windows(data):
+            events = anchors(data, one.group if self.window.by_group else None)
+            found.append(one.log_masses(key, components, heaviest, events))
         return jax.tree.map(lambda *each: jnp.stack(each), *found)
 
-    def rough_masses(self, components: Components, data: MixtureData) -> jax.Array:
+    def rough_masses(self, components: Components, data: MixtureData) -> Float[Array, "windows K"]:
         """log Z_k by window from few fixed points: good enough to propose with."""
-        return jnp.stack(
-            [
-                self.window.rough_masses(components, group, data.shift, data.scale, self.scalar)
-                for group in range(self.windows)
-            ]
-        )
+        return jnp.stack([one.rough_masses(components) for one in self.scaled_windows(data)])
 
-    def window_weights(self, state: Any) -> jax.Array:
+    def window_weights(self, mixture: Mixture) -> Float[Array, "R K"]:
         """Shares of the components among what passes."""
-        return jnp.exp(self.density_terms(state) + state.log_mass)
+        return jnp.exp(self.density_terms(mixture) + mixture.log_mass)
 
     def density_stats(
-        self, state: Any, mass_error: jax.Array, data: MixtureData
-    ) -> dict[str, jax.Array]:
+        self, state: State, mass_error: Float[Array, "windows K"], data: MixtureData
+    ) -> Stats:
         """Latent weight of ghosts, and log density in the window at the probes; by how much the
         latter may fail to integrate to one, and the weight of components that are not in it.
         """
-        layout = self.layout
-        ghost = jnp.all(state.log_mass < np.log(GHOST_MASS), axis=0)
+        layout, mixture, log_weights = self.layout, state.mixture, state.mixture.weights.log_weights
+        ghost = jnp.all(mixture.log_mass < np.log(GHOST_MASS), axis=0)
         weights = self.latent_weights(state)
-        w = label_coefficients(state.components, self.density_terms(state), layout.groups)
+        w = label_coefficients(mixture.components, self.density_terms(mixture), layout.groups)
         phi = unit_features(layout, data.x[:, data.probes], data.group[data.probes])
         log_density = jax.nn.logsumexp(w @ phi, axis=0) - jnp.sum(jnp.log(data.scale))
         return {
             "ghost_share": jnp.max(jnp.sum(jnp.where(ghost[None, :], weights, 0.0), axis=1)),
             "log_density": log_density,
             "window_mass_error": jnp.max(
-                jnp.sqrt(jnp.sum((self.window_weights(state) * mass_error) ** 2, axis=1))
+                jnp.sqrt(jnp.sum((self.window_weights(mixture) * mass_error) ** 2, axis=1))
             ),
             "unresolved_weight": jnp.max(
-                jnp.sum(jnp.exp(state.weights.log_weights) * jnp.isneginf(state.log_mass), axis=1)
+                jnp.sum(jnp.exp(log_weights) * jnp.isneginf(mixture.log_mass), axis=1)
             ),
         }
 
-    def record(self, state: Any) -> dict[str, jax.Array]:
+    def record(self, state: State) -> dict[str, jax.Array]:
         """Weights before the filter and in the window, means and covariances, as measured."""
-        shift, scale = state.frame
-        roots = state.components.roots * scale[None, :, None]
-        latent, within = self.latent_weights(state), self.window_weights(state)
-        passing = jnp.sum(latent * jnp.exp(state.log_mass), axis=1)
+        mixture, (shift, scale) = state.mixture, state.mixture.frame
+        roots = mixture.components.roots * scale[None, :, None]
+        latent, within = self.latent_weights(state), self.window_weights(mixture)
+        passing = jnp.sum(latent * jnp.exp(mixture.log_mass), axis=1)
         return {
             "weights": _one_if_alone(latent),
             "window_weights": _one_if_alone(within),
-            "means": state.components.means * scale[None, :] + shift[None, :],
+            "means": mixture.components.means * scale[None, :] + shift[None, :],
             "covariances": jnp.einsum("kij,klj->kil", roots, roots),
             "window_share": _one_if_alone(passing),
-            "window_mass": _one_if_alone(jnp.exp(state.log_mass)),
-            **self.weights.record(state.weights),
+            "window_mass": _one_if_alone(jnp.exp(mixture.log_mass)),
+            **self.weights.record(mixture.weights),
         }
 
     def variables(self) -> dict[str, Variable]:
@@ -249,7 +276,7 @@ class MixtureSampler(Sampler):
             "occupied": Variable((), diagnosed=True),
         }
 
-    def explain(self, state: Any, evidence: Any) -> Exception:
+    def explain(self, state: State, evidence: Int[Array, ""]) -> Exception:
         """Nothing was ever held, and no attempt stayed within the budget."""
         return StartError(
             f"the first {MOST_ATTEMPTS} attempts to draw rejections all exceeded the budget, with "
@@ -259,12 +286,12 @@ class MixtureSampler(Sampler):
         )
 
 
-def _one_if_alone(by_group: jax.Array) -> jax.Array:
+def _one_if_alone(by_group: Float[Array, "R ..."]) -> Float[Array, " ..."]:
     """Without the axis of groups where all share."""
     return by_group[0] if by_group.shape[0] == 1 else by_group
 
 
-def first_totals(key: jax.Array, layout: MixtureLayout, data: MixtureData) -> jax.Array:
+def first_totals(key: KeyArray, layout: MixtureLayout, data: MixtureData) -> Float[Array, "K F"]:
     """Totals by component after events were given to the nearest of a few random ones.
 
     How few is random, from 1 to K, each order of magnitude as likely: chains start apart.

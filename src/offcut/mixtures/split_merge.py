@@ -29,140 +29,144 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation.rejections import Rejected, capacity_of
 from offcut.mixtures.allocation import chunks_of, rejected_chunk, unit_features
 from offcut.mixtures.data import MixtureData, MixtureLayout
 from offcut.numerics.arrays import exclusive_count, write_rows
 from offcut.numerics.normal import Base, coefficients, given, log_marginal, size
+from offcut.numerics.types import KeyArray
 
 
 class Units(NamedTuple):
     """Events and rejections with their labels.
 
-    labels : (rows,) of the events. rejected : with labels of its own, where rejections are units.
-    own : (rows, features + G) where they belong to the events.
+    labels : of the events. rejected : with labels of its own, where rejections are units. own :
+    features of events with their rejections, where these belong to them.
     """
 
-    labels: jax.Array
+    labels: Int[Array, " rows"]
     rejected: Rejected | None
-    own: jax.Array | None
+    own: Float[Array, "rows F"] | None
 
 
 class Members(NamedTuple):
     """Numbers of the units that bear one of two labels; ``number`` of them."""
 
-    unit: jax.Array
-    number: jax.Array
+    unit: Int[Array, " room"]
+    number: Int[Array, ""]
 
 
-def random_units(
-    uniform: jax.Array, layout: MixtureLayout, data: MixtureData, units: Units
-) -> jax.Array:
-    """Numbers of units, each as likely as any other, from uniforms."""
-    held = 0 if units.rejected is None else units.rejected.count
-    place = jnp.int32(uniform * (data.n + held))
-    return jnp.where(place < data.n, place, layout.rows + place - data.n).astype(jnp.int32)
+class Pool(NamedTuple):
+    """All units with what they are looked up in."""
 
+    layout: MixtureLayout
+    data: MixtureData
+    units: Units
 
-def most_units(layout: MixtureLayout, units: Units) -> int:
-    """Units that there may be."""
-    room = 0 if units.rejected is None else capacity_of(layout.buffer, units.rejected)
-    return layout.rows + room
+    def random(self, uniform: Float[Array, " m"]) -> Int[Array, " m"]:
+        """Numbers of units, each as likely as any other, from uniforms."""
+        n, rejected = self.data.n, self.units.rejected
+        place = jnp.int32(uniform * (n + (0 if rejected is None else rejected.count)))
+        return jnp.where(place < n, place, self.layout.rows + place - n).astype(jnp.int32)
 
-
-def position(
-    layout: MixtureLayout, data: MixtureData, units: Units, unit: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Coordinates (m, d), group and label of units by number."""
-    event = jnp.minimum(unit, layout.rows - 1)
-    x, group, label = data.x[:, event].T, data.group[event], units.labels[event]
-    if units.rejected is None:
-        return x, group, label
-    row = units.rejected.offset + jnp.maximum(unit - layout.rows, 0)
-    points, labels = units.rejected.points
-    assert units.rejected.owner is not None
-    is_event = unit < layout.rows
-    return (
-        jnp.where(is_event[:, None], x, points[row]),
-        jnp.where(is_event, group, units.rejected.owner[row]),
-        jnp.where(is_event, label, labels[row]),
-    )
-
-
-def phi_of(
-    layout: MixtureLayout, data: MixtureData, units: Units, unit: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Features (features + G, m) and labels of units by number."""
-    if units.own is not None:
-        event = jnp.minimum(unit, layout.rows - 1)
-        return units.own[event].T, units.labels[event]
-    x, group, label = position(layout, data, units, unit)
-    return unit_features(layout, x.T, group), label
-
-
-def members(layout: MixtureLayout, units: Units, first: jax.Array, second: jax.Array) -> Members:
-    """The units with label ``first`` or ``second``."""
-    size, held = layout.chunk, units.rejected
-    index = jnp.zeros(most_units(layout, units) + size + 1, jnp.int32)
-    trash = index.shape[0] - 1
-
-    def add(found: Members, label: jax.Array, unit: jax.Array, real: jax.Array) -> Members:
-        flags = ((label == first) | (label == second)) & real
-        place = jnp.where(flags, found.number + exclusive_count(flags), trash)
-        return Members(
-            write_rows(found.unit, place, unit), found.number + jnp.sum(flags, dtype=jnp.int32)
+    def position(
+        self, unit: Int[Array, " m"]
+    ) -> tuple[Float[Array, "m d"], Int[Array, " m"], Int[Array, " m"]]:
+        """Coordinates, group and label of units by number."""
+        rows, rejected = self.layout.rows, self.units.rejected
+        event = jnp.minimum(unit, rows - 1)
+        x, group, label = self.data.x[:, event].T, self.data.group[event], self.units.labels[event]
+        if rejected is None:
+            return x, group, label
+        row = rejected.offset + jnp.maximum(unit - rows, 0)
+        points, labels = rejected.points
+        assert rejected.owner is not None
+        is_event = unit < rows
+        return (
+            jnp.where(is_event[:, None], x, points[row]),
+            jnp.where(is_event, group, rejected.owner[row]),
+            jnp.where(is_event, label, labels[row]),
         )
 
-    def events(chunk: jax.Array, found: Members) -> Members:
-        label = lax.dynamic_slice_in_dim(units.labels, chunk * size, size)
-        unit = chunk * size + jnp.arange(size, dtype=jnp.int32)
-        return add(found, label, unit, label < layout.components)
+    def features(self, unit: Int[Array, " m"]) -> tuple[Float[Array, "F m"], Int[Array, " m"]]:
+        """Features and labels of units by number."""
+        if self.units.own is not None:
+            event = jnp.minimum(unit, self.layout.rows - 1)
+            return self.units.own[event].T, self.units.labels[event]
+        x, group, label = self.position(unit)
+        return unit_features(self.layout, x.T, group), label
 
-    def rejections(chunk: jax.Array, found: Members) -> Members:
-        assert held is not None
-        part = rejected_chunk(layout, held, chunk)
-        unit = layout.rows + chunk * size + jnp.arange(size, dtype=jnp.int32)
-        return add(found, part.label, unit, part.real)
+    def members(self, first: Int[Array, ""], second: Int[Array, ""]) -> Members:
+        """The units with label ``first`` or ``second``."""
+        layout, held, size = self.layout, self.units.rejected, self.layout.chunk
+        room = 0 if held is None else capacity_of(layout.buffer, held)
+        index = jnp.zeros(layout.rows + room + size + 1, jnp.int32)
+        trash = index.shape[0] - 1
 
-    found = lax.fori_loop(0, layout.chunks, events, Members(index, jnp.int32(0)))
-    if held is None:
-        return found
-    return lax.fori_loop(0, chunks_of(layout, held), rejections, found)
+        def add(
+            found: Members, label: Int[Array, " m"], unit: Int[Array, " m"], real: Bool[Array, " m"]
+        ) -> Members:
+            flags = ((label == first) | (label == second)) & real
+            place = jnp.where(flags, found.number + exclusive_count(flags), trash)
+            return Members(
+                write_rows(found.unit, place, unit), found.number + jnp.sum(flags, dtype=jnp.int32)
+            )
 
+        def events(chunk: Int[Array, ""], found: Members) -> Members:
+            label = lax.dynamic_slice_in_dim(self.units.labels, chunk * size, size)
+            unit = chunk * size + jnp.arange(size, dtype=jnp.int32)
+            return add(found, label, unit, label < layout.components)
 
-def relabelled(
-    layout: MixtureLayout,
-    units: Units,
-    found: Members,
-    second_side: jax.Array,
-    label: jax.Array,
-) -> Units:
-    """Give ``label`` to the members on the second side."""
-    size, rows = layout.chunk, units.labels.shape[0]
+        def rejections(chunk: Int[Array, ""], found: Members) -> Members:
+            assert held is not None
+            part = rejected_chunk(layout, held, chunk)
+            unit = layout.rows + chunk * size + jnp.arange(size, dtype=jnp.int32)
+            return add(found, part.label, unit, part.real)
 
-    def chosen(chunk: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = lax.fori_loop(0, layout.chunks, events, Members(index, jnp.int32(0)))
+        if held is None:
+            return found
+        return lax.fori_loop(0, chunks_of(layout, held), rejections, found)
+
+    def chunk_of(
+        self, found: Members, chunk: Int[Array, ""]
+    ) -> tuple[Int[Array, " m"], Float[Array, "F m"], Int[Array, " m"], Bool[Array, " m"]]:
+        """Numbers, features and labels of a chunk of members, and which of them are real."""
+        size = self.layout.chunk
         unit = lax.dynamic_slice_in_dim(found.unit, chunk * size, size)
-        side = lax.dynamic_slice_in_dim(second_side, chunk * size, size)
-        return unit, side & (chunk * size + jnp.arange(size, dtype=jnp.int32) < found.number)
+        phi, label = self.features(unit)
+        return unit, phi, label, chunk * size + jnp.arange(size, dtype=jnp.int32) < found.number
 
-    def events(chunk: jax.Array, labels: jax.Array) -> jax.Array:
-        unit, side = chosen(chunk)
-        return labels.at[jnp.where(side & (unit < layout.rows), unit, rows)].set(label, mode="drop")
+    def relabelled(
+        self, found: Members, second_side: Bool[Array, " room"], label: Int[Array, ""]
+    ) -> Units:
+        """The units with ``label`` given to the members on the second side."""
+        units, rows, size = self.units, self.layout.rows, self.layout.chunk
 
-    def rejections(chunk: jax.Array, labels: jax.Array) -> jax.Array:
-        unit, side = chosen(chunk)
-        row = jnp.where(side & (unit >= layout.rows), offset + unit - layout.rows, labels.shape[0])
-        return labels.at[row].set(label, mode="drop")
+        def chosen(chunk: Int[Array, ""]) -> tuple[Int[Array, " m"], Bool[Array, " m"]]:
+            unit = lax.dynamic_slice_in_dim(found.unit, chunk * size, size)
+            side = lax.dynamic_slice_in_dim(second_side, chunk * size, size)
+            return unit, side & (chunk * size + jnp.arange(size, dtype=jnp.int32) < found.number)
 
-    chunks = -(-found.number // size)
-    units = units._replace(labels=lax.fori_loop(0, chunks, events, units.labels))
-    if units.rejected is None:
-        return units
-    offset = units.rejected.offset
-    points, labels = units.rejected.points
-    labels = lax.fori_loop(0, chunks, rejections, labels)
-    return units._replace(rejected=units.rejected._replace(points=(points, labels)))
+        def events(chunk: Int[Array, ""], labels: Int[Array, " rows"]) -> Int[Array, " rows"]:
+            unit, side = chosen(chunk)
+            return labels.at[jnp.where(side & (unit < rows), unit, rows)].set(label, mode="drop")
+
+        def rejections(chunk: Int[Array, ""], labels: Int[Array, " room"]) -> Int[Array, " room"]:
+            unit, side = chosen(chunk)
+            row = jnp.where(side & (unit >= rows), offset + unit - rows, labels.shape[0])
+            return labels.at[row].set(label, mode="drop")
+
+        chunks = -(-found.number // size)
+        units = units._replace(labels=lax.fori_loop(0, chunks, events, units.labels))
+        if units.rejected is None:
+            return units
+        offset = units.rejected.offset
+        points, labels = units.rejected.points
+        labels = lax.fori_loop(0, chunks, rejections, labels)
+        return units._replace(rejected=units.rejected._replace(points=(points, labels)))
 
 
 #: Steps of expectation-maximisation before the split is drawn.
@@ -172,55 +176,56 @@ LAUNCH_STEPS = 4
 CANDIDATES = (1, 4, 16)
 #: The two halves start with this share of the component's covariance.
 FIRST_SHARE = 0.5
-#: log p(z) of counts (G, K), weights summed out
-LogLabels = Callable[[jax.Array], jax.Array]
+#: log p(z) of counts, weights summed out
+LogLabels = Callable[[Float[Array, "G K"]], Float[Array, ""]]
 
 
 class Moved(NamedTuple):
     """Units after the moves, totals by component, and how many moves were made."""
 
     units: Units
-    totals: jax.Array  # (K + 1, features + G); the last row is not in use
-    splits: jax.Array
-    merges: jax.Array
+    totals: Float[Array, "labels F"]  # the last row is not in use
+    splits: Int[Array, ""]
+    merges: Int[Array, ""]
 
 
 class Division(NamedTuple):
     """A division of S: totals of the first side, which members are on the second, log q."""
 
-    first: jax.Array
-    second_side: jax.Array
-    log_q: jax.Array
+    first: Float[Array, " F"]
+    second_side: Bool[Array, " room"]
+    log_q: Float[Array, ""]
 
 
 def split_merge(
     layout: MixtureLayout,
-    key: jax.Array,
+    key: KeyArray,
     moves: int,
     units: Units,
-    totals: jax.Array,
+    totals: Float[Array, "labels F"],
     log_labels: LogLabels,
     data: MixtureData,
 ) -> Moved:
     """``moves`` proposals, one after the other."""
 
-    def one(turn: jax.Array, moved: Moved) -> Moved:
-        return _move(layout, jax.random.fold_in(key, turn), moved, log_labels, data)
+    def one(number: Int[Array, ""], moved: Moved) -> Moved:
+        return _move(layout, jax.random.fold_in(key, number), moved, log_labels, data)
 
     start = Moved(units, totals, jnp.int32(0), jnp.int32(0))
     return lax.fori_loop(0, moves, one, start)
 
 
 def _move(
-    layout: MixtureLayout, key: jax.Array, moved: Moved, log_labels: LogLabels, data: MixtureData
+    layout: MixtureLayout, key: KeyArray, moved: Moved, log_labels: LogLabels, data: MixtureData
 ) -> Moved:
     units, totals = moved.units, moved.totals
     K, width = layout.components, size(layout.d)
     key_few, key_split = jax.random.split(key)
     most = max(CANDIDATES)
     few = jax.random.uniform(key_few, (most + 3 + K,))
-    pair = choose_pair(layout, few[: most + 2], units, data)
-    x, _, labels = position(layout, data, units, pair)
+    pool = Pool(layout, data, units)
+    pair = choose_pair(few[: most + 2], pool)
+    x, _, labels = pool.position(pair)
     here, there = labels[0], labels[1]
     is_split = here == there
     counts = totals[:K, width:]
@@ -228,9 +233,9 @@ def _move(
     leaves_for = jnp.argmax(jnp.where(empty, few[-K:], -1.0))
     both = totals[here] + jnp.where(is_split, 0.0, totals[there])
 
-    found = members(layout, units, here, there)
-    w = launch(layout, units, found, both, x, data)
-    division = divide(layout, key_split, units, found, pair, w, is_split, there, data)
+    found = pool.members(here, there)
+    w = launch(pool, found, both, x)
+    division = divide(key_split, pool, found, pair, w, is_split, there)
     second = both - division.first
 
     other = jnp.where(is_split, leaves_for, there)
@@ -251,7 +256,7 @@ def _move(
     label = jnp.where(is_split, other, here).astype(jnp.int32)
     units = lax.cond(
         accepted,
-        lambda units: relabelled(layout, units, found, division.second_side, label),
+        lambda units: pool._replace(units=units).relabelled(found, division.second_side, label),
         lambda units: units,
         units,
     )
@@ -264,49 +269,43 @@ def _move(
     )
 
 
-def choose_pair(
-    layout: MixtureLayout, uniform: jax.Array, units: Units, data: MixtureData
-) -> jax.Array:
+def choose_pair(uniform: Float[Array, " few"], pool: Pool) -> Int[Array, " 2"]:
     """Two units by number, chosen by where they lie and not by their labels."""
     most = max(CANDIDATES)
-    drawn = random_units(uniform[: most + 1], layout, data, units)
-    x, _, _ = position(layout, data, units, drawn)
+    drawn = pool.random(uniform[: most + 1])
+    x, _, _ = pool.position(drawn)
     distance = jnp.sum((x[1:] - x[:1]) ** 2, axis=1)
     number = jnp.array(CANDIDATES)[jnp.int32(uniform[most + 1] * len(CANDIDATES))]
     nearest = jnp.argmin(jnp.where(jnp.arange(most) < number, distance, jnp.inf))
     return jnp.stack([drawn[0], drawn[1 + nearest]])
 
 
-def log_places(empties: jax.Array) -> jax.Array:
+def log_places(empties: Int[Array, ""]) -> Float[Array, ""]:
     """log E: a split may leave for any of the E empty components, a merge has one way back."""
     return jnp.log(jnp.maximum(empties, 1))
 
 
 def launch(
-    layout: MixtureLayout,
-    units: Units,
-    found: Members,
-    both: jax.Array,
-    x: jax.Array,
-    data: MixtureData,
-) -> jax.Array:
+    pool: Pool, found: Members, both: Float[Array, " F"], x: Float[Array, "2 d"]
+) -> Float[Array, " F"]:
     """Coefficients of the log odds of the second side, after a few steps from the two points."""
-    width = size(layout.d)
+    layout, data, width = pool.layout, pool.data, size(pool.layout.d)
     pooled = _typical_root(given(data.base, both[:width]), FIRST_SHARE)
     even = jnp.zeros(layout.groups)
 
-    def fitted(total: jax.Array) -> jax.Array:
+    def fitted(total: Float[Array, " F"]) -> Float[Array, " F"]:
         after = given(data.base, total[:width])
         # A side may be left with nothing but rounding errors.
         weight = jnp.log(jnp.maximum(jnp.sum(total[width:]), 0.0) + 1.0)
         return jnp.concatenate([coefficients(after.mean, _typical_root(after)), even + weight])
 
-    def step(_: int, w: jax.Array) -> jax.Array:
-        def one(chunk: jax.Array, total: jax.Array) -> jax.Array:
-            phi, _, real = _member_chunk(layout, units, found, chunk, data)
+    def step(_: Int[Array, ""], w: Float[Array, " F"]) -> Float[Array, " F"]:
+        def one(chunk: Int[Array, ""], total: Float[Array, " F"]) -> Float[Array, " F"]:
+            _, phi, _, real = pool.chunk_of(found, chunk)
             return total + phi @ jnp.where(real, jax.nn.sigmoid(w @ phi), 0.0)
 
-        second = lax.fori_loop(0, _chunks(layout, found), one, jnp.zeros_like(both))
+        chunks = -(-found.number // layout.chunk)
+        second = lax.fori_loop(0, chunks, one, jnp.zeros_like(both))
         own = jax.vmap(fitted)(jnp.stack([second, both - second]))
         return own[0] - own[1]
 
@@ -316,21 +315,19 @@ def launch(
 
 
 def divide(
-    layout: MixtureLayout,
-    key: jax.Array,
-    units: Units,
+    key: KeyArray,
+    pool: Pool,
     found: Members,
-    pair: jax.Array,
-    w: jax.Array,
-    is_split: jax.Array,
-    there: jax.Array,
-    data: MixtureData,
+    pair: Int[Array, " 2"],
+    w: Float[Array, " F"],
+    is_split: Bool[Array, ""],
+    there: Int[Array, ""],
 ) -> Division:
     """Draw a division under the launch state (split), or score the present one (merge)."""
+    size_of_chunk = pool.layout.chunk
 
-    def one(chunk: jax.Array, division: Division) -> Division:
-        phi, label, real = _member_chunk(layout, units, found, chunk, data)
-        unit = lax.dynamic_slice_in_dim(found.unit, chunk * layout.chunk, layout.chunk)
+    def one(chunk: Int[Array, ""], division: Division) -> Division:
+        unit, phi, label, real = pool.chunk_of(found, chunk)
         odds = w @ phi
         uniform = jax.random.uniform(jax.random.fold_in(key, chunk), odds.shape)
         second = jnp.where(is_split, uniform < jax.nn.sigmoid(odds), label == there)
@@ -338,31 +335,16 @@ def divide(
         second = jnp.where(unit == pair[0], False, jnp.where(unit == pair[1], True, second))
         log_q = jnp.sum(jnp.where(free, jax.nn.log_sigmoid(jnp.where(second, odds, -odds)), 0.0))
         first = phi @ jnp.where(real & ~second, 1.0, 0.0)
-        side = lax.dynamic_update_slice_in_dim(
-            division.second_side, second, chunk * layout.chunk, 0
-        )
+        place = chunk * size_of_chunk
+        side = lax.dynamic_update_slice_in_dim(division.second_side, second, place, 0)
         return Division(division.first + first, side, division.log_q + log_q)
 
     nothing = jnp.zeros(w.shape)
     start = Division(nothing, jnp.zeros(found.unit.shape, bool), jnp.zeros(()))
-    return lax.fori_loop(0, _chunks(layout, found), one, start)
+    return lax.fori_loop(0, -(-found.number // size_of_chunk), one, start)
 
 
-def _member_chunk(
-    layout: MixtureLayout, units: Units, found: Members, chunk: jax.Array, data: MixtureData
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Features and labels of a chunk of members, and which of them are real."""
-    unit = lax.dynamic_slice_in_dim(found.unit, chunk * layout.chunk, layout.chunk)
-    phi, label = phi_of(layout, data, units, unit)
-    place = chunk * layout.chunk + jnp.arange(layout.chunk, dtype=jnp.int32)
-    return phi, label, place < found.number
-
-
-def _chunks(layout: MixtureLayout, found: Members) -> jax.Array:
-    return -(-found.number // layout.chunk)
-
-
-def _typical_root(after: Base, share: float = 1.0) -> jax.Array:
+def _typical_root(after: Base, share: float = 1.0) -> Float[Array, "d d"]:
     """Root of a typical covariance under a base, times ``share``."""
     d = after.mean.shape[0]
     return jnp.linalg.cholesky(share * after.scale / jnp.maximum(after.degrees - d - 1, 1.0))

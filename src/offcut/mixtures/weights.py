@@ -28,7 +28,8 @@ A concentration is a number, or has a prior.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,20 +37,26 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import lax
 from jax.scipy.special import betaln, gammaln
+from jaxtyping import Array, Float, Int
 
 from offcut.errors import ModelError
 from offcut.models.support import in_support, log_prob
 from offcut.numerics.rendering import written
 from offcut.numerics.slice_sampling import slice_sample
+from offcut.numerics.types import KeyArray
+
+#: log p(what alpha explains) as a function of alpha
+LogLikelihood = Callable[[Float[Array, ""]], Float[Array, ""]]
 
 
 class Concentration:
     """alpha: fixed, or with a prior (a NumPyro distribution on the positive numbers)."""
 
-    def __init__(self, value: Any, name: str = "alpha") -> None:
+    def __init__(self, value: object, name: str = "alpha") -> None:
         self.learned = isinstance(value, dist.Distribution)
-        self.prior = value if self.learned else None
-        if self.learned:
+        self.prior: dist.Distribution | None = None
+        if isinstance(value, dist.Distribution):
+            self.prior = value
             if value.batch_shape or value.event_shape or _negative(value):
                 raise ModelError(
                     f"{name} needs a prior on one positive number, e.g. dist.Gamma(2, 2), got "
@@ -58,36 +65,30 @@ class Concentration:
             self.fixed = float("nan")
             return
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not number or not 0 < float(value) < np.inf:
+        self.fixed = float(value) if number else float("nan")  # type: ignore[arg-type]
+        if not 0 < self.fixed < np.inf:
             raise ModelError(
                 f"{name} must be a positive number, or a prior such as dist.Gamma(2, 2), got "
                 f"{value!r}"
             )
-        self.fixed = float(value)
 
-    def first(self, key: jax.Array) -> jax.Array:
-        """A value to start from."""
-        drawn = self.from_prior(key)
+    def first(self, key: KeyArray) -> Float[Array, ""]:
+        """The fixed value, or a draw from the prior, a moderate one unless the prior has none."""
         if self.prior is None:
-            return drawn
+            return jnp.asarray(self.fixed)
+        drawn = self.prior.sample(key).astype(float)
         moderate = jnp.clip(drawn, 1e-3, 1e3)
         return jnp.where(in_support(self.prior, moderate), moderate, drawn)
 
-    def from_prior(self, key: jax.Array) -> jax.Array:
-        """A draw from the prior, or the fixed value."""
-        if self.prior is None:
-            return jnp.asarray(self.fixed)
-        return self.prior.sample(key).astype(float)
-
     def update(
-        self, key: jax.Array, value: jax.Array, log_likelihood: Callable[[jax.Array], jax.Array]
-    ) -> jax.Array:
+        self, key: KeyArray, value: Float[Array, ""], log_likelihood: LogLikelihood
+    ) -> Float[Array, ""]:
         """Slice-sample log alpha given what it explains."""
         prior = self.prior
         if prior is None:
             return value
 
-        def log_density(log_value: jax.Array) -> jax.Array:
+        def log_density(log_value: Float[Array, " 1"]) -> Float[Array, " 1"]:
             inside = jnp.abs(log_value) < LARGEST
             alpha = jnp.exp(jnp.clip(log_value[0], -LARGEST, LARGEST))
             log_p = log_prob(prior, alpha) + jnp.log(alpha) + log_likelihood(alpha)
@@ -105,7 +106,7 @@ class Concentration:
 LARGEST = 50.0
 
 
-def _negative(prior: Any) -> bool:
+def _negative(prior: dist.Distribution) -> bool:
     """Whether the prior allows a negative number."""
     return bool(np.all(prior.support(-1.0))) or bool(np.all(prior.support(-1e-3)))
 
@@ -114,39 +115,38 @@ def _negative(prior: Any) -> bool:
 SWAPS = 8
 
 
-class StickState(NamedTuple):
-    """log omega, (1, K) as all groups share it, and alpha."""
+class WeightState(NamedTuple):
+    """log omega, a row for all groups or one for each, and alpha of the sticks.
 
-    log_weights: jax.Array
-    alpha: jax.Array
+    With a hierarchy also log beta, whose sticks they are then, and alpha of the groups.
+    """
+
+    log_weights: Float[Array, "R K"]
+    alpha: Float[Array, ""]
+    log_shared: Float[Array, " K"] | None = None
+    group_alpha: Float[Array, ""] | None = None
 
 
+@dataclass(frozen=True, eq=False)
 class Sticks:
     """One set of weights for all groups."""
 
-    def __init__(self, alpha: Concentration, components: int) -> None:
-        self.alpha, self.components = alpha, components
+    alpha: Concentration
+    components: int
 
-    def first(self, key: jax.Array, counts: jax.Array) -> StickState:
-        """Weights given counts (G, K), at a first alpha."""
+    def first(self, key: KeyArray, counts: Float[Array, "G K"]) -> WeightState:
+        """Weights given counts, at a first alpha; without points a draw from the prior."""
         key_alpha, key_sticks = jax.random.split(key)
         alpha = self.alpha.first(key_alpha)
-        return StickState(break_sticks(key_sticks, counts.sum(0), alpha)[0][None], alpha)
+        return WeightState(break_sticks(key_sticks, counts.sum(0), alpha)[0][None], alpha)
 
-    def from_prior(self, key: jax.Array) -> StickState:
-        """A draw from the prior (for the invariance test)."""
-        key_alpha, key_sticks = jax.random.split(key)
-        alpha = self.alpha.from_prior(key_alpha)
-        nothing = jnp.zeros(self.components)
-        return StickState(break_sticks(key_sticks, nothing, alpha)[0][None], alpha)
-
-    def log_labels(self, state: StickState, counts: jax.Array) -> jax.Array:
-        """log p(z | alpha) with the sticks summed out; ``counts`` is (G, K)."""
+    def log_labels(self, state: WeightState, counts: Float[Array, "G K"]) -> Float[Array, ""]:
+        """log p(z | alpha) with the sticks summed out."""
         return log_stick_labels(counts.sum(0), state.alpha)
 
     def update(
-        self, key: jax.Array, state: StickState, counts: jax.Array
-    ) -> tuple[StickState, jax.Array]:
+        self, key: KeyArray, state: WeightState, counts: Float[Array, "G K"]
+    ) -> tuple[WeightState, Int[Array, " K"]]:
         """Swap labels, then draw sticks given labels and alpha given sticks.
 
         Also returns the order: entry k is the old label of what is now component k.
@@ -155,10 +155,10 @@ class Sticks:
         order = swap_labels(key_swap, counts.sum(0), state.alpha)
         log_weights, log_rest = break_sticks(key_sticks, counts.sum(0)[order], state.alpha)
         alpha = self.alpha.update(key_alpha, state.alpha, log_sticks(log_rest, self.components))
-        return StickState(log_weights[None], alpha), order
+        return WeightState(log_weights[None], alpha), order
 
-    def log_measure(self, state: StickState, log_rates: jax.Array) -> jax.Array:
-        r"""log density of omega and log u in terms of lambda = u omega, (1, K), up to a constant.
+    def log_measure(self, state: WeightState, log_rates: Float[Array, "1 K"]) -> Float[Array, ""]:
+        r"""log density of omega and log u in terms of lambda = u omega, up to a constant.
 
         With R_k = sum_{j>=k} lambda_j, so that 1 - v_k = R_{k+1} / R_k and u = R_1, it is
         (lambda_K / u)^(alpha - 1) / (u prod_{k<K} R_k).
@@ -168,14 +168,13 @@ class Sticks:
         last = (state.alpha - 1.0) * (log_rates[0, -1] - log_u)
         return last - jnp.sum(log_behind[:-1]) - log_u
 
-    def record(self, state: StickState) -> dict[str, jax.Array]:
-        """Posterior variables beside the weights."""
+    def record(self, state: WeightState) -> dict[str, jax.Array]:
         return {"alpha": state.alpha} if self.alpha.learned else {}
 
 
 def break_sticks(
-    key: jax.Array, counts: jax.Array, alpha: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    key: KeyArray, counts: Float[Array, " K"], alpha: Float[Array, ""]
+) -> tuple[Float[Array, " K"], Float[Array, ""]]:
     """log omega and sum_k log(1 - v_k), in logarithms throughout: sticks may be 1 to rounding."""
     shapes = jnp.stack([1.0 + counts[:-1], alpha + _behind(counts)[:-1]])
     own, rest = jax.random.loggamma(key, shapes)
@@ -185,19 +184,21 @@ def break_sticks(
     return log_own + log_left, jnp.sum(rest - both)
 
 
-def log_sticks(log_rest: jax.Array, components: int) -> Callable[[jax.Array], jax.Array]:
+def log_sticks(log_rest: Float[Array, ""], components: int) -> LogLikelihood:
     """log p(v | alpha) as a function of alpha."""
     return lambda alpha: (components - 1) * jnp.log(alpha) + (alpha - 1) * log_rest
 
 
-def log_stick_labels(counts: jax.Array, alpha: jax.Array) -> jax.Array:
+def log_stick_labels(counts: Float[Array, " K"], alpha: Float[Array, ""]) -> Float[Array, ""]:
     """log p(z | alpha) with the sticks summed out."""
     own, behind = counts[:-1], _behind(counts)[:-1]
     # B(1, alpha) = 1 / alpha.
     return jnp.sum(betaln(1.0 + own, alpha + behind) + jnp.log(alpha))
 
 
-def swap_labels(key: jax.Array, counts: jax.Array, alpha: jax.Array) -> jax.Array:
+def swap_labels(
+    key: KeyArray, counts: Float[Array, " K"], alpha: Float[Array, ""]
+) -> Int[Array, " K"]:
     """A few swaps of two labels each, by Metropolis: the order of components that results."""
     K = counts.shape[0]
 
@@ -205,9 +206,9 @@ def swap_labels(key: jax.Array, counts: jax.Array, alpha: jax.Array) -> jax.Arra
         return jnp.arange(K)
     uniform = jax.random.uniform(key, (SWAPS, 3))
 
-    def swap(turn: int, carry: tuple) -> tuple:
+    def swap(number: Int[Array, ""], carry: tuple) -> tuple:
         order, log_p = carry
-        first, apart, accept = uniform[turn]
+        first, apart, accept = uniform[number]
         i = jnp.int32(first * K)
         j = (i + 1 + jnp.int32(apart * (K - 1))) % K
         swapped = order.at[i].set(order[j]).at[j].set(order[i])
@@ -219,7 +220,7 @@ def swap_labels(key: jax.Array, counts: jax.Array, alpha: jax.Array) -> jax.Arra
     return lax.fori_loop(0, SWAPS, swap, start)[0]
 
 
-def _behind(counts: jax.Array) -> jax.Array:
+def _behind(counts: Float[Array, " K"]) -> Float[Array, " K"]:
     """Points in all components behind each."""
     return jnp.cumsum(counts[::-1])[::-1] - counts
 
@@ -230,89 +231,70 @@ SEATS = 1024
 LEAST_LOG = -600.0
 
 
-class HierarchyState(NamedTuple):
-    """log omega (G, K), log beta (K,), gamma of the sticks of beta, alpha of the groups."""
-
-    log_weights: jax.Array
-    log_shared: jax.Array
-    alpha: jax.Array
-    group_alpha: jax.Array
-
-
+@dataclass(frozen=True, eq=False)
 class Hierarchy:
     """Weights of each group around shared ones."""
 
-    def __init__(
-        self, alpha: Concentration, group_alpha: Concentration, components: int, groups: int
-    ) -> None:
-        self.alpha, self.group_alpha = alpha, group_alpha
-        self.components, self.groups = components, groups
+    alpha: Concentration
+    group_alpha: Concentration
+    components: int
+    groups: int
 
-    def first(self, key: jax.Array, counts: jax.Array) -> HierarchyState:
-        """Weights given counts (G, K), at first concentrations."""
+    def first(self, key: KeyArray, counts: Float[Array, "G K"]) -> WeightState:
+        """Weights given counts, at first concentrations; without points a draw from the prior."""
         keys = jax.random.split(key, 4)
         alpha, group_alpha = self.alpha.first(keys[0]), self.group_alpha.first(keys[1])
         shared = break_sticks(keys[2], (counts > 0).sum(0).astype(float), alpha)[0]
-        return self._groups(keys[3], shared, alpha, group_alpha, counts)
-
-    def from_prior(self, key: jax.Array) -> HierarchyState:
-        """A draw from the prior (for the invariance test)."""
-        keys = jax.random.split(key, 4)
-        alpha, group_alpha = self.alpha.from_prior(keys[0]), self.group_alpha.from_prior(keys[1])
-        shared = break_sticks(keys[2], jnp.zeros(self.components), alpha)[0]
-        nothing = jnp.zeros((self.groups, self.components))
-        return self._groups(keys[3], shared, alpha, group_alpha, nothing)
+        return self._groups(keys[3], counts, WeightState(counts, alpha, shared, group_alpha))
 
     def _groups(
-        self,
-        key: jax.Array,
-        log_shared: jax.Array,
-        alpha: jax.Array,
-        group_alpha: jax.Array,
-        counts: jax.Array,
-    ) -> HierarchyState:
-        """omega_g ~ Dirichlet(alpha beta + c_g), in logarithms."""
-        shapes = _shapes(log_shared, group_alpha)[None, :] + counts
-        draws = jax.random.loggamma(key, shapes)
+        self, key: KeyArray, counts: Float[Array, "G K"], around: WeightState
+    ) -> WeightState:
+        """omega_g ~ Dirichlet(alpha beta + c_g), in logarithms; ``around`` has alpha and beta."""
+        draws = jax.random.loggamma(key, _shapes(around)[None, :] + counts)
         log_weights = draws - jax.nn.logsumexp(draws, axis=1, keepdims=True)
-        return HierarchyState(log_weights, log_shared, alpha, group_alpha)
+        return around._replace(log_weights=log_weights)
 
-    def log_labels(self, state: HierarchyState, counts: jax.Array) -> jax.Array:
+    def log_labels(self, state: WeightState, counts: Float[Array, "G K"]) -> Float[Array, ""]:
         """log p(z | beta) with the groups' weights summed out."""
-        weights = _shapes(state.log_shared, state.group_alpha)
+        weights = _shapes(state)
         return jnp.sum(jax.vmap(log_dirichlet_multinomial, (0, None))(counts, weights))
 
     def update(
-        self, key: jax.Array, state: HierarchyState, counts: jax.Array
-    ) -> tuple[HierarchyState, jax.Array]:
+        self, key: KeyArray, state: WeightState, counts: Float[Array, "G K"]
+    ) -> tuple[WeightState, Int[Array, " K"]]:
         """Concentration of the groups, tables, labels swapped, beta, its concentration, weights.
 
         Also returns the order: entry k is the old label of what is now component k.
         """
         keys = jax.random.split(key, 6)
 
-        def log_likelihood(group_alpha: jax.Array) -> jax.Array:
+        def log_likelihood(group_alpha: Float[Array, ""]) -> Float[Array, ""]:
             return self.log_labels(state._replace(group_alpha=group_alpha), counts)
 
+        assert state.group_alpha is not None
         group_alpha = self.group_alpha.update(keys[0], state.group_alpha, log_likelihood)
-        tables = seat_customers(keys[1], counts, _shapes(state.log_shared, group_alpha)).sum(0)
+        shapes = _shapes(state._replace(group_alpha=group_alpha))
+        tables = seat_customers(keys[1], counts, shapes).sum(0)
         order = swap_labels(keys[2], tables, state.alpha)
         log_shared, log_rest = break_sticks(keys[3], tables[order], state.alpha)
         alpha = self.alpha.update(keys[4], state.alpha, log_sticks(log_rest, self.components))
-        return self._groups(keys[5], log_shared, alpha, group_alpha, counts[:, order]), order
+        around = WeightState(state.log_weights, alpha, log_shared, group_alpha)
+        return self._groups(keys[5], counts[:, order], around), order
 
-    def log_measure(self, state: HierarchyState, log_rates: jax.Array) -> jax.Array:
-        r"""log density of omega_g and log u_g in terms of lambda_g = u_g omega_g, (G, K).
+    def log_measure(self, state: WeightState, log_rates: Float[Array, "G K"]) -> Float[Array, ""]:
+        r"""log density of omega_g and log u_g in terms of lambda_g = u_g omega_g.
 
         With a_k = alpha beta_k it is prod_g prod_k lambda_gk^(a_k - 1) / u_g^(sum a_k).
         """
-        shapes = _shapes(state.log_shared, state.group_alpha)
+        shapes = _shapes(state)
         log_u = jax.nn.logsumexp(log_rates, axis=1)
         rates = jnp.sum((shapes[None, :] - 1.0) * log_rates)
         return rates - jnp.sum(shapes) * jnp.sum(log_u)
 
-    def record(self, state: HierarchyState) -> dict[str, jax.Array]:
-        """Posterior variables beside the weights."""
+    def record(self, state: WeightState) -> dict[str, jax.Array]:
+        assert state.log_shared is not None
+        assert state.group_alpha is not None
         named = {"shared_weights": jnp.exp(state.log_shared)}
         if self.alpha.learned:
             named["alpha"] = state.alpha
@@ -321,12 +303,16 @@ class Hierarchy:
         return named
 
 
-def _shapes(log_shared: jax.Array, group_alpha: jax.Array) -> jax.Array:
+def _shapes(state: WeightState) -> Float[Array, " K"]:
     """alpha beta, kept above zero."""
-    return group_alpha * jnp.exp(jnp.maximum(log_shared, LEAST_LOG))
+    assert state.log_shared is not None
+    assert state.group_alpha is not None
+    return state.group_alpha * jnp.exp(jnp.maximum(state.log_shared, LEAST_LOG))
 
 
-def seat_customers(key: jax.Array, counts: jax.Array, weights: jax.Array) -> jax.Array:
+def seat_customers(
+    key: KeyArray, counts: Float[Array, "G K"], weights: Float[Array, " K"]
+) -> Float[Array, "G K"]:
     """Tables t_gk that c_gk customers occupy: one uniform for each customer, all cells in a row."""
     shape = counts.shape
     cells = counts.astype(jnp.int32).reshape(-1)
@@ -334,7 +320,7 @@ def seat_customers(key: jax.Array, counts: jax.Array, weights: jax.Array) -> jax
     starts = ends - cells
     weight = jnp.broadcast_to(weights[None, :], shape).reshape(-1)
 
-    def seat(block: jax.Array, tables: jax.Array) -> jax.Array:
+    def seat(block: Int[Array, ""], tables: Int[Array, " cells"]) -> Int[Array, " cells"]:
         customer = block * SEATS + jnp.arange(SEATS)
         cell = jnp.minimum(jnp.searchsorted(ends, customer, side="right"), cells.size - 1)
         before = customer - starts[cell]
@@ -346,7 +332,9 @@ def seat_customers(key: jax.Array, counts: jax.Array, weights: jax.Array) -> jax
     return lax.fori_loop(0, blocks, seat, jnp.zeros(cells.size, jnp.int32)).reshape(shape) * 1.0
 
 
-def log_dirichlet_multinomial(counts: jax.Array, weights: jax.Array) -> jax.Array:
+def log_dirichlet_multinomial(
+    counts: Float[Array, " K"], weights: Float[Array, " K"]
+) -> Float[Array, ""]:
     """log probability of labels with the given counts where omega ~ Dirichlet(weights)."""
     total = jnp.sum(weights)
     return (

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.errors import DataError, ModelError
 from offcut.mixtures.groups import as_numbers, listed
@@ -18,7 +19,6 @@ from offcut.mixtures.window_mass import (
     OTHER_POINTS,
     Masses,
     any_mass,
-    as_box,
     as_masses,
     box_mass,
     importance_mass,
@@ -27,7 +27,8 @@ from offcut.mixtures.window_mass import (
 from offcut.numerics import keys
 from offcut.numerics.normal import Components
 from offcut.numerics.rendering import written
-from offcut.regions import ByGroup
+from offcut.numerics.types import KeyArray
+from offcut.regions import Box, ByGroup, Region
 from offcut.regions.sets import Predicate, as_region
 
 
@@ -42,10 +43,10 @@ class Window:
         ``log_accept(y)``, or ``log_accept(y, group)``: log probability of being recorded.
     """
 
-    def __init__(self, region: Any, log_accept: Callable | None) -> None:
+    def __init__(self, region: object, log_accept: Callable | None) -> None:
         self.region = None if region is None else as_region(region)
         self.log_accept = log_accept
-        self.numbers: np.ndarray | None = None
+        self.numbers: Int[np.ndarray, " G"] | None = None
         takes_group = log_accept is not None and _arguments(log_accept) == 2
         self.region_by_group = isinstance(self.region, ByGroup) or _predicate_takes_two(region)
         self.accept_by_group = takes_group
@@ -79,14 +80,16 @@ class Window:
         """Whether the group itself chooses among windows."""
         return isinstance(self.region, ByGroup) and self.region.group is None
 
-    def _covariate(self, group: jax.Array) -> jax.Array:
+    def _covariate(self, group: Int[Array, " m"]) -> Int[Array, " m"]:
         """What functions of the group are given, for places of groups."""
         return group if self.numbers is None else jnp.asarray(self.numbers)[group]
 
-    def probability(self, points: jax.Array, group: jax.Array) -> jax.Array:
-        """Acceptance probability of points (m, d), or (m,) for numbers.
+    def probability(
+        self, points: Float[Array, "m ..."], group: Int[Array, " m"]
+    ) -> Float[Array, " m"]:
+        """Acceptance probability of points, vectors or numbers.
 
-        ``group`` (m,) has the places of their groups, once ``for_groups`` has named them.
+        ``group`` has the places of their groups, once ``for_groups`` has named them.
         """
         if self.by_group:
             group = self._covariate(group)
@@ -101,89 +104,22 @@ class Window:
         values = (points, group) if self.accept_by_group else (points,)
         return inside * jnp.exp(jax.vmap(self.log_accept)(*values))
 
-    def passes(self, key: jax.Array, points: jax.Array, group: jax.Array) -> jax.Array:
+    def passes(
+        self, key: KeyArray, points: Float[Array, "m ..."], group: Int[Array, " m"]
+    ) -> Bool[Array, " m"]:
         """Which proposals are accepted; a uniform for each only where a probability needs one."""
         probability = self.probability(points, group)
         if self.log_accept is None:
             return probability > 0.5
         return jax.random.uniform(key, probability.shape) < probability
 
-    def log_masses(
-        self,
-        key: jax.Array,
-        components: Components,
-        log_weights: jax.Array,
-        group: int,
-        shift: jax.Array,
-        scale: jax.Array,
-        scalar: bool,
-        events: jax.Array,
-    ) -> Masses:
-        """Z_k of components on the scale (x - shift) / scale, in the window of a group.
-
-        ``events`` (m, d) are on that scale too, and inside.
-        """
-        mass, points = self._mass(components.means.shape[1], group, shift, scale)
-        if mass is not None:
-            known = mass
-            return log_masses(
-                key, components, log_weights, lambda *of: as_masses(known(*of)), points
-            )
-        passes = self._probability(group, shift, scale, scalar)
-        return log_masses(
-            key,
-            components,
-            log_weights,
-            lambda key, part, number: importance_mass(key, part, number, passes, events),
-            points,
-        )
-
-    def rough_masses(
-        self,
-        components: Components,
-        group: int,
-        shift: jax.Array,
-        scale: jax.Array,
-        scalar: bool,
-    ) -> jax.Array:
-        """log Z_k from a few points that are always the same, and never less than they can tell."""
-        mass, points = self._mass(components.means.shape[1], group, shift, scale)
-        if mass is None:
-            passes = self._probability(group, shift, scale, scalar)
-            z = any_mass(keys.from_seed(0), components, points[1], passes)
-        else:
-            z = mass(keys.from_seed(0), components, points[1])
-        return jnp.log(jnp.maximum(z, 0.5 / points[1]))
-
-    def _mass(
-        self, d: int, group: int, shift: jax.Array, scale: jax.Array
-    ) -> tuple[Callable[[jax.Array, Components, int], jax.Array] | None, tuple[int, int]]:
-        """How masses in the window of a group are known to many digits (None: they are not), and
-        from how many points.
-        """
-        region = self.region
-        if self._looked_up:
-            assert isinstance(region, ByGroup)
-            region = region.windows.get(group if self.numbers is None else int(self.numbers[group]))
-        if self.region is None and self.log_accept is None:
-            return lambda key, part, points: jnp.ones(part.means.shape[0]), BOX_POINTS
-        limits = as_box(region, d)
-        if limits is not None and self.log_accept is None:
-            lower, upper = ((jnp.asarray(limit) - shift) / scale for limit in limits)
-            return (lambda key, part, points: box_mass(key, part, points, lower, upper)), BOX_POINTS
-        return None, OTHER_POINTS
-
-    def _probability(
-        self, group: int, shift: jax.Array, scale: jax.Array, scalar: bool
-    ) -> Callable[[jax.Array], jax.Array]:
-        """What passes of points (m, d) on the scale (x - shift) / scale."""
-
-        def probability(points: jax.Array) -> jax.Array:
-            measured = points * scale[None, :] + shift[None, :]
-            measured = measured[:, 0] if scalar else measured
-            return self.probability(measured, jnp.full(points.shape[0], group))
-
-        return probability
+    def region_of(self, group: int) -> Region | None:
+        """Which points can be recorded in one group, by its place."""
+        if not self._looked_up:
+            return self.region
+        assert isinstance(self.region, ByGroup)
+        key = group if self.numbers is None else int(self.numbers[group])
+        return self.region.windows.get(key)
 
     def __repr__(self) -> str:
         parts = [] if self.region is None else [repr(self.region)]
@@ -191,7 +127,67 @@ class Window:
         return ", ".join(parts)
 
 
-def _placed(region: ByGroup, names: Sequence[str], numbers: np.ndarray | None) -> ByGroup:
+class ScaledWindow(NamedTuple):
+    """The window of one group, for points and components on the scale (x - shift) / scale."""
+
+    window: Window
+    group: int
+    shift: Float[Array, " d"]
+    scale: Float[Array, " d"]
+    scalar: bool
+
+    def probability(self, points: Float[Array, "m d"]) -> Float[Array, " m"]:
+        measured = points * self.scale[None, :] + self.shift[None, :]
+        measured = measured[:, 0] if self.scalar else measured
+        return self.window.probability(measured, jnp.full(points.shape[0], self.group))
+
+    def log_masses(
+        self,
+        key: KeyArray,
+        components: Components,
+        log_weights: Float[Array, " K"],
+        events: Float[Array, "m d"],
+    ) -> Masses:
+        """Z_k; ``events`` are some that are inside."""
+        known, points = self._known_mass()
+
+        def mass(key: KeyArray, part: Components, number: int) -> Masses:
+            if known is None:
+                return importance_mass(key, part, number, self.probability, events)
+            return as_masses(known(key, part, number))
+
+        return log_masses(key, components, log_weights, mass, points)
+
+    def rough_masses(self, components: Components) -> Float[Array, " K"]:
+        """log Z_k from a few points that are always the same, and never less than they can tell."""
+        known, (_, few) = self._known_mass()
+        if known is None:
+            z = any_mass(keys.from_seed(0), components, few, self.probability)
+        else:
+            z = known(keys.from_seed(0), components, few)
+        return jnp.log(jnp.maximum(z, 0.5 / few))
+
+    def _known_mass(
+        self,
+    ) -> tuple[Callable[[KeyArray, Components, int], Float[Array, " K"]] | None, tuple[int, int]]:
+        """How masses are known to many digits (None: they are not), and from how many points."""
+        if self.window.log_accept is not None:
+            return None, OTHER_POINTS
+        if self.window.region is None:
+            return lambda key, part, points: jnp.ones(part.means.shape[0]), BOX_POINTS
+        region = self.window.region_of(self.group)
+        if not isinstance(region, Box):
+            return None, OTHER_POINTS
+        lower, upper = (
+            (jnp.asarray(np.broadcast_to(limit, self.shift.shape), float) - self.shift) / self.scale
+            for limit in (region.lower, region.upper)
+        )
+        return (lambda key, part, points: box_mass(key, part, points, lower, upper)), BOX_POINTS
+
+
+def _placed(
+    region: ByGroup, names: Sequence[str], numbers: Int[np.ndarray, " G"] | None
+) -> ByGroup:
     """Windows of these groups by number, or by place where the names are no numbers."""
     windows = {str(key): window for key, window in region.windows.items()}
     lacking = [name for name in names if name not in windows]
@@ -217,7 +213,7 @@ def _placed(region: ByGroup, names: Sequence[str], numbers: np.ndarray | None) -
     return ByGroup({key: windows[name] for key, name in zip(keys, names, strict=True)})
 
 
-def _predicate_takes_two(region: Any) -> bool:
+def _predicate_takes_two(region: object) -> bool:
     """Whether a plain function given as region asks for the group."""
     return inspect.isfunction(region) and _arguments(region) == 2
 

@@ -30,7 +30,7 @@ Everything is in coordinates in which the component is standard normal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,10 +38,11 @@ import numpy as np
 from jax import lax
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import ndtri
+from jaxtyping import Array, Bool, Float
 
 from offcut.mixtures.data import MixtureData
 from offcut.numerics.normal import Components
-from offcut.regions import Box
+from offcut.numerics.types import KeyArray
 
 #: The heaviest components, and lattice points for each of them and for each of the others; for
 #: boxes, and for windows of which nothing is known but what lies inside.
@@ -55,17 +56,21 @@ LEAST = 1e-300
 class Masses(NamedTuple):
     """log Z_k, -inf where it was not resolved, and its relative standard error."""
 
-    log: jax.Array
-    error: jax.Array
+    log: Float[Array, "*windows K"]
+    error: Float[Array, "*windows K"]
 
 
-def lattice(points: int, d: int) -> np.ndarray:
+#: Of points, how probably each passes.
+Probability = Callable[[Float[Array, "m d"]], Float[Array, " m"]]
+
+
+def lattice(points: int, d: int) -> Float[np.ndarray, "points d"]:
     """Richtmyer's rank-1 lattice: multiples of square roots of primes, modulo 1."""
     primes = [p for p in range(2, 8 * d + 20) if all(p % q for q in range(2, int(p**0.5) + 1))][:d]
     return np.arange(1, points + 1)[:, None] * np.sqrt(np.array(primes, float))[None, :] % 1.0
 
 
-def shifted(key: jax.Array, points: np.ndarray) -> jax.Array:
+def shifted(key: KeyArray, points: Float[np.ndarray, "m d"]) -> Float[Array, "m d"]:
     """The lattice shifted at random, folded so that its ends meet (the baker's transformation)."""
     moved = (jnp.asarray(points) + jax.random.uniform(key, (points.shape[1],))[None, :]) % 1.0
     folded = 1.0 - jnp.abs(2.0 * moved - 1.0)
@@ -73,10 +78,10 @@ def shifted(key: jax.Array, points: np.ndarray) -> jax.Array:
 
 
 def log_masses(
-    key: jax.Array,
+    key: KeyArray,
     components: Components,
-    log_weights: jax.Array,
-    mass: Callable[[jax.Array, Components, int], Masses],
+    log_weights: Float[Array, " K"],
+    mass: Callable[[KeyArray, Components, int], Masses],
     points: tuple[int, int],
 ) -> Masses:
     """Of all components, where ``mass(key, components, points)`` takes so many points for each."""
@@ -89,15 +94,19 @@ def log_masses(
     return found
 
 
-def as_masses(z: jax.Array) -> Masses:
+def as_masses(z: Float[Array, " K"]) -> Masses:
     """Masses that are known to many digits."""
     return Masses(jnp.where(z > LEAST, jnp.log(z), -jnp.inf), jnp.zeros_like(z))
 
 
 def box_mass(
-    key: jax.Array, components: Components, points: int, lower: jax.Array, upper: jax.Array
-) -> jax.Array:
-    """Z_k, (K,), in the box from ``lower`` to ``upper``."""
+    key: KeyArray,
+    components: Components,
+    points: int,
+    lower: Float[Array, " d"],
+    upper: Float[Array, " d"],
+) -> Float[Array, " K"]:
+    """Z_k in the box from ``lower`` to ``upper``."""
     K, d = components.means.shape
     uniforms = shifted(key, lattice(points if d > 1 else 1, max(d - 1, 1)))
     uniforms = jnp.pad(uniforms, ((0, 0), (0, d - uniforms.shape[1])), constant_values=0.5)
@@ -122,24 +131,26 @@ def box_mass(
     return jnp.mean(mass, axis=1)
 
 
-def _phi(x: jax.Array) -> jax.Array:
+def _phi(x: Float[Array, "K m"]) -> Float[Array, "K m"]:
     """The normal distribution function, a fifth of the time of ``ndtr``."""
     return 0.5 * lax.erfc(-x * np.sqrt(0.5))
 
 
-def _towards_the_tail(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _towards_the_tail(
+    a: Float[Array, "K m"], b: Float[Array, "K m"]
+) -> tuple[Float[Array, "K m"], Float[Array, "K m"], Bool[Array, "K m"]]:
     """The interval or its mirror image, whichever has the precise Phi; whether mirrored."""
     flipped = a > 0
     return jnp.where(flipped, -b, a), jnp.where(flipped, -a, b), flipped
 
 
 def any_mass(
-    key: jax.Array,
+    key: KeyArray,
     components: Components,
     points: int,
-    probability: Callable[[jax.Array], jax.Array],
-) -> jax.Array:
-    """Z_k, (K,), as the mean over normal points; ``probability(points (m, d))`` says what passes.
+    probability: Probability,
+) -> Float[Array, " K"]:
+    """Z_k as the mean over normal points.
 
     Nothing to divide by: where no point passes it is 0.
     """
@@ -147,15 +158,6 @@ def any_mass(
     normals = ndtri(shifted(key, lattice(points, d)))
     drawn = components.means[:, None, :] + jnp.einsum("kij,mj->kmi", components.roots, normals)
     return jnp.mean(probability(drawn.reshape(-1, d)).reshape(K, -1), axis=1)
-
-
-def as_box(region: Any, d: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Limits of a region that is a box, else None."""
-    if not isinstance(region, Box):
-        return None
-    lower = np.broadcast_to(np.asarray(region.lower, float), (d,))
-    upper = np.broadcast_to(np.asarray(region.upper, float), (d,))
-    return lower, upper
 
 
 #: Events that a proposal begins with.
@@ -170,15 +172,8 @@ WIDER = 1.3
 LEAST_POINTS = 10.0
 
 
-class Proposal(NamedTuple):
-    """Normals: means (K, d) and lower triangular roots (K, d, d)."""
-
-    means: jax.Array
-    roots: jax.Array
-
-
-def anchors(data: MixtureData, group: int | None) -> jax.Array:
-    """Some events of a group (None for all), evenly spread over their rows, (ANCHORS, d)."""
+def anchors(data: MixtureData, group: int | None) -> Float[Array, "m d"]:
+    """Some events of a group (None for all), evenly spread over their rows."""
     real = jnp.arange(data.x.shape[1]) < data.n
     own = real if group is None else real & (data.group == group)
     number = jnp.cumsum(own)
@@ -187,13 +182,13 @@ def anchors(data: MixtureData, group: int | None) -> jax.Array:
 
 
 def importance_mass(
-    key: jax.Array,
+    key: KeyArray,
     components: Components,
     points: int,
-    probability: Callable[[jax.Array], jax.Array],
-    events: jax.Array,
+    probability: Probability,
+    events: Float[Array, "anchors d"],
 ) -> Masses:
-    """Of each component; ``probability(points (m, d))`` says what passes, ``events`` (A, d) do."""
+    """Of each component; the ``events`` are some that pass."""
     K, d = components.means.shape
     inverse = jax.vmap(lambda root: solve_triangular(root, jnp.eye(d), lower=True))(
         components.roots
@@ -202,8 +197,10 @@ def importance_mass(
     standardised = jnp.einsum("kij,kaj->kai", inverse, away)
     fewer = max(points // PART, FEWEST, 4 * (d + 1))
 
-    def weigh(key: jax.Array, proposal: Proposal, number: int) -> tuple[jax.Array, jax.Array]:
-        """Points (K, m, d), half from the component and half from the proposal, with log aN/g."""
+    def weigh(
+        key: KeyArray, proposal: Components, number: int
+    ) -> tuple[Float[Array, "K m d"], Float[Array, "K m"]]:
+        """Points, half from the component and half from the proposal, with log aN/g."""
         normals = [ndtri(shifted(own, lattice(number // 2, d))) for own in jax.random.split(key, 2)]
         followed = proposal.means[:, None, :] + jnp.einsum(
             "kij,mj->kmi", proposal.roots, normals[1]
@@ -217,7 +214,7 @@ def importance_mass(
         passed = probability(x.reshape(-1, d)).reshape(K, -1)
         return z, jnp.log(passed) + log_own - log_g
 
-    def improve(proposal: Proposal, key: jax.Array) -> tuple[Proposal, None]:
+    def improve(proposal: Components, key: KeyArray) -> tuple[Components, None]:
         z, log_w = weigh(key, proposal, fewer)
         return _fitted(z, log_w, proposal), None
 
@@ -233,19 +230,19 @@ def importance_mass(
     return Masses(jnp.where(resolved, log_z, -jnp.inf), jnp.where(resolved, error, 0.0))
 
 
-def _begun(standardised: jax.Array) -> Proposal:
-    """The events (K, A, d) weighted by the component, with part of the spread of all of them."""
+def _begun(standardised: Float[Array, "K anchors d"]) -> Components:
+    """The events weighted by the component, with part of the spread of all of them."""
     K, _, d = standardised.shape
     fitted = _fitted(standardised, -0.5 * jnp.sum(standardised**2, axis=2), _standard(K, d))
     spread = jnp.var(standardised, axis=1)
     # One event has no spread; a tenth of the component's own is a beginning.
     added = jnp.where(spread > 1e-12, 0.05 * spread, 0.01)
     covariances = jnp.einsum("kij,klj->kil", fitted.roots, fitted.roots) + _diagonal(added)
-    return Proposal(fitted.means, jnp.linalg.cholesky(covariances))
+    return Components(fitted.means, jnp.linalg.cholesky(covariances))
 
 
-def _fitted(z: jax.Array, log_w: jax.Array, before: Proposal) -> Proposal:
-    """Mean and covariance of points (K, m, d) with log weights (K, m); as before where none pass.
+def _fitted(z: Float[Array, "K m d"], log_w: Float[Array, "K m"], before: Components) -> Components:
+    """Mean and covariance of points with log weights; as before where none pass.
 
     Weights are taken to the largest power at which enough points count for a covariance; where
     there are too few even so, part of the covariance from before is kept.
@@ -270,20 +267,20 @@ def _fitted(z: jax.Array, log_w: jax.Array, before: Proposal) -> Proposal:
     covariances += _diagonal(variances * ((d + 1) / counting)[:, None] + 1e-12)
     kept = jnp.where(counting < 2.0 * (d + 1), 0.1, 0.0)[:, None, None]
     covariances += kept * jnp.einsum("kij,klj->kil", before.roots, before.roots)
-    return Proposal(
+    return Components(
         jnp.where(some[:, None], means, before.means),
         jnp.where(some[:, None, None], jnp.linalg.cholesky(covariances), before.roots),
     )
 
 
-def _counting(weights: jax.Array) -> jax.Array:
+def _counting(weights: Float[Array, "*sets m"]) -> Float[Array, "*sets"]:
     """Effective number of points along the last axis, (sum w)² / sum w²; 0 where all are 0."""
     squares = jnp.sum(weights**2, axis=-1)
     return jnp.where(squares > 0, jnp.sum(weights, axis=-1) ** 2 / squares, 0.0)
 
 
-def _log_normal(z: jax.Array, normal: Proposal) -> jax.Array:
-    """log densities (K, m) of points (K, m, d)."""
+def _log_normal(z: Float[Array, "K m d"], normal: Components) -> Float[Array, "K m"]:
+    """log densities of points of each."""
     d = z.shape[2]
     inverse = jax.vmap(lambda root: solve_triangular(root, jnp.eye(d), lower=True))(normal.roots)
     away = jnp.einsum("kij,kmj->kmi", inverse, z - normal.means[:, None, :])
@@ -291,10 +288,10 @@ def _log_normal(z: jax.Array, normal: Proposal) -> jax.Array:
     return -0.5 * jnp.sum(away**2, axis=2) - (log_root + 0.5 * d * np.log(2 * np.pi))[:, None]
 
 
-def _standard(K: int, d: int) -> Proposal:
-    return Proposal(jnp.zeros((K, d)), jnp.broadcast_to(jnp.eye(d), (K, d, d)))
+def _standard(K: int, d: int) -> Components:
+    return Components(jnp.zeros((K, d)), jnp.broadcast_to(jnp.eye(d), (K, d, d)))
 
 
-def _diagonal(values: jax.Array) -> jax.Array:
-    """(K, d, d) from (K, d)."""
+def _diagonal(values: Float[Array, "K d"]) -> Float[Array, "K d d"]:
+    """Matrices with these on their diagonals."""
     return values[:, :, None] * jnp.eye(values.shape[1])[None, :, :]

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int, Shaped
 
@@ -37,7 +38,7 @@ def exclusive_count(flags: Bool[Array, " n"]) -> Int[Array, " n"]:
     return (before_word[:, None] + within).reshape(flags.shape[0])
 
 
-def materialised(index: Shaped[Array, ""], make: Callable[[], T]) -> T:
+def materialised(index: float | np.number | Shaped[Array, ""], make: Callable[[], T]) -> T:
     """``make()``, computed once: XLA on CPUs would redo random numbers in every consumer.
 
     A conditional is a wall to fusion; ``index`` (any traced number >= 0) keeps it from being

@@ -50,7 +50,6 @@ class Ball(Shape):
             raise ModelError(f"radius must be positive and finite, got {written(self.radius)}")
 
     def contains(self, x: Numbers) -> Any:
-        """|x - centre| <= radius."""
         return _distance(x, self.centre) <= self.radius
 
     def edges(self) -> list[Edge]:
@@ -96,7 +95,6 @@ class Shell(Shape):
             )
 
     def contains(self, x: Numbers) -> Any:
-        """inner <= |x - centre| <= outer."""
         away = _distance(x, self.centre)
         return (away >= self.inner) & (away <= self.outer)
 

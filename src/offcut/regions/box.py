@@ -106,7 +106,6 @@ class Box(Shape):
         return (above & below).all()
 
     def edges(self) -> list[Edge]:
-        """The finite limits."""
         if is_traced(self.lower, self.upper):
             return []
         limits = np.stack([np.atleast_1d(self.lower), np.atleast_1d(self.upper)], axis=1)

@@ -111,7 +111,6 @@ class Polytope(Shape):
                 raise ModelError(f"no point satisfies A x <= b: {self!r} is empty")
 
     def contains(self, x: Numbers) -> Any:
-        """A x <= b in every row."""
         xp = namespace(x, self.A, self.b)
         return (xp.asarray(self.A) @ xp.asarray(x) <= self.b).all()
 
@@ -165,7 +164,6 @@ class Simplex(Shape):
             raise ModelError(f"total must be positive and finite, got {written(self.total)}")
 
     def contains(self, x: Numbers) -> Any:
-        """X >= 0 in every coordinate, and their sum at most total."""
         return (x >= 0).all() & (x.sum() <= self.total)
 
     def edges(self) -> list[Edge]:

@@ -230,7 +230,6 @@ class Shape(Region):
     parameters: ClassVar[tuple[str, ...]] = ()
 
     def numbers(self) -> list[Numbers]:
-        """The parameters' values."""
         return [getattr(self, name) for name in self.parameters]
 
     def _key(self) -> Hashable:

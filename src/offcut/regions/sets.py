@@ -110,7 +110,6 @@ class _Combination(Region):
         self.dimension = common_dimension(self.parts)
 
     def edges(self) -> list[Edge]:
-        """Those of all parts."""
         return list(dict.fromkeys(edge for part in self.parts for edge in part.edges()))
 
     def _key(self) -> Hashable:
@@ -121,7 +120,6 @@ class Intersection(_Combination):
     """Points in all of the parts; what ``a & b`` makes."""
 
     def __call__(self, y: PyTree, *covariate: PyTree) -> Any:
-        """Whether the point lies in all parts."""
         return reduce(and_, [part(y, *covariate) for part in self.parts])
 
     def pieces(self) -> Intervals | None:
@@ -135,7 +133,6 @@ class Union(_Combination):
     """Points in any of the parts; what ``a | b`` makes."""
 
     def __call__(self, y: PyTree, *covariate: PyTree) -> Any:
-        """Whether the point lies in any part."""
         return reduce(or_, [part(y, *covariate) for part in self.parts])
 
     def pieces(self) -> Intervals | None:
@@ -157,7 +154,6 @@ class Complement(Region):
         self.dimension = self.part.dimension
 
     def __call__(self, y: PyTree, *covariate: PyTree) -> Any:
-        """Whether the point lies outside of the part."""
         return ~self.part(y, *covariate)
 
     def __invert__(self) -> Region:
@@ -274,7 +270,6 @@ class ByGroup(Region):
         return index
 
     def edges(self) -> list[Edge]:
-        """Those of all windows."""
         found = (edge for window in self.windows.values() for edge in window.edges())
         return list(dict.fromkeys(found))
 

@@ -7,40 +7,41 @@ or end the process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
+from scipy.sparse import issparse, sparray, spmatrix
 
 from offcut.errors import DataError
-from offcut.files import first_line
 from offcut.numerics.extras import needed
-from offcut.tables.columns import as_column, chosen, listed
-from offcut.tables.table import Table, from_columns
+from offcut.tables.columns import listed
+from offcut.tables.table import AnnDataLike, Contents, Frame, Origin, reading
 
 
-def table_from(
-    annotated: Any, channels: Any, group: Any, layer: str | None = None, obsm: str | None = None
-) -> Table:
-    """The chosen columns of one of its matrices."""
+def annotated_contents(
+    annotated: AnnDataLike,
+    layer: str | None = None,
+    obsm: str | None = None,
+    path: Path | None = None,
+) -> Contents:
+    """One of its matrices; columns of ``obs`` can be the group."""
     matrix, names = _matrix(annotated, layer, obsm)
-    places, spelled = chosen(channels, [names], range(len(names)))
-    matrix = matrix[:, places]
-    if hasattr(matrix, "toarray"):
-        matrix = matrix.toarray()
-    matrix = np.asarray(matrix)
-    columns = [as_column(matrix[:, place], name) for place, name in enumerate(spelled)]
-    labels = None
-    if isinstance(group, str):
-        if group not in annotated.obs.columns:
-            known = listed([str(name) for name in annotated.obs.columns]) or "none"
-            raise DataError(f"obs has no column {group!r} for the group; it has: {known}")
-        labels = np.asarray(annotated.obs[group])
-    return from_columns(columns, spelled, labels=labels, source="AnnData")
+
+    def columns(places: Sequence[int]) -> Sequence[np.ndarray]:
+        some: Any = matrix[:, list(places)]
+        return list(np.asarray(some.toarray() if issparse(some) else some).T)
+
+    origin = Origin("AnnData") if path is None else Origin(path.name, path)
+    groups = {str(name): annotated.obs[name] for name in annotated.obs.columns}
+    return Contents(origin, len(annotated.obs), names, columns, groups=groups)
 
 
-def _matrix(annotated: Any, layer: str | None, obsm: str | None) -> tuple[Any, list[str]]:
+def _matrix(
+    annotated: AnnDataLike, layer: str | None, obsm: str | None
+) -> tuple[np.ndarray | spmatrix | sparray, list[str]]:
     if layer is not None and obsm is not None:
         raise DataError("give layer= or obsm=, not both: each is a matrix in place of X")
     for kind, wanted, there in (
@@ -52,8 +53,8 @@ def _matrix(annotated: Any, layer: str | None, obsm: str | None) -> tuple[Any, l
             raise DataError(f"there is no {kind} {wanted!r}; there are: {known}")
     if obsm is not None:
         matrix = annotated.obsm[obsm]
-        if hasattr(matrix, "columns"):
-            return matrix.to_numpy(), [str(name) for name in matrix.columns]
+        if isinstance(matrix, Frame):
+            return np.asarray(matrix), [str(name) for name in matrix.columns]
         return matrix, [f"{obsm} {number}" for number in range(matrix.shape[1])]
     matrix = annotated.X if layer is None else annotated.layers[layer]
     if matrix is None:
@@ -61,15 +62,12 @@ def _matrix(annotated: Any, layer: str | None, obsm: str | None) -> tuple[Any, l
     return matrix, [str(name) for name in annotated.var_names]
 
 
-def stored(path: Path) -> Any:
+def stored(path: Path) -> AnnDataLike:
     """The AnnData in an H5AD file."""
     anndata = needed("anndata", f"reading {path.name}")
     check_h5ad(path)
-    try:
+    with reading(path, "H5AD", "; is it damaged?"):
         return anndata.read_h5ad(path)
-    except Exception as error:  # a damaged file can fail anywhere
-        said = first_line(error)
-        raise DataError(f"{path} cannot be read as H5AD ({said}); is it damaged?") from error
 
 
 #: More than this, and more than so many times the size of the file, is not data but a trap.
@@ -79,23 +77,18 @@ SPARSE = ("csr_matrix", "csc_matrix")
 
 def check_h5ad(path: Path) -> None:
     """Refuse a file that reaches out of itself, or whose sparse matrices are not what they say."""
-    import h5py
-
-    try:
-        with h5py.File(path, "r") as file:
-            for name, item in _items(h5py, file):
+    with reading(path, "H5AD", "; is it damaged?"), h5py.File(path, "r") as file:
+        try:
+            for name, item in _items(file):
                 if isinstance(item, h5py.Dataset):
                     _check_dataset(item, name, path.stat().st_size)
                 else:
                     _check_group(item, name)
-    except DataError as error:
-        raise DataError(f"{path} cannot be trusted: {error}; write it again") from error
-    except Exception as error:  # a damaged file can fail anywhere
-        said = first_line(error)
-        raise DataError(f"{path} cannot be read as H5AD ({said}); is it damaged?") from error
+        except DataError as error:
+            raise DataError(f"{path} cannot be trusted: {error}; write it again") from error
 
 
-def _items(h5py: Any, file: Any) -> Iterator[tuple[str, Any]]:
+def _items(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
     """Everything in the file once, and nothing outside of it."""
     waiting, seen = [file], {file.id.__hash__()}
     yield "/", file
@@ -117,7 +110,7 @@ def _items(h5py: Any, file: Any) -> Iterator[tuple[str, Any]]:
                 waiting.append(item)
 
 
-def _check_dataset(item: Any, name: str, size: int) -> None:
+def _check_dataset(item: h5py.Dataset, name: str, size: int) -> None:
     if item.external:
         raise DataError(f"{name} is stored in another file, {item.external[0][0]!r}")
     if item.is_virtual:
@@ -128,7 +121,7 @@ def _check_dataset(item: Any, name: str, size: int) -> None:
         raise DataError(f"{name} says {item.nbytes:,} bytes, but the file has {size:,}")
 
 
-def _check_group(item: Any, name: str) -> None:
+def _check_group(item: h5py.Group, name: str) -> None:
     """Bounds and order of a compressed sparse matrix."""
     kind = item.attrs.get("encoding-type", b"")
     kind = kind.decode() if isinstance(kind, bytes) else str(kind)

@@ -1,11 +1,13 @@
-"""Columns by name or number, as numbers, and as groups; which columns of a table are the data."""
+"""Columns by name or number, as numbers and as groups; how errors speak of names and rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 from offcut.errors import DataError
 from offcut.numerics.text import visible
@@ -13,10 +15,17 @@ from offcut.numerics.text import visible
 #: How many names or rows an error writes out.
 MOST_LISTED = 20
 FEW = 5
+#: No file has a column whose number is longer, and Python makes no integer of very long ones.
+MOST_DIGITS = 18
+#: A column with text is taken for one of numbers with mistakes in it where less than this is text.
+MISTAKES = 0.5
+
+#: One column, or several, by name or number.
+Wanted = str | int | Iterable[str | int]
 
 
 def place_of(
-    wanted: Any, labels: Sequence[Sequence[str]], problem: str, kind: str = "channel"
+    wanted: object, labels: Sequence[Sequence[str]], problem: str, kind: str = "channel"
 ) -> int:
     """Where a channel is: by position, or by one of its names in any case.
 
@@ -49,46 +58,78 @@ def place_of(
             f"{len(alike)} {kind}s are called {name!r} (numbers {sorted(alike)}, from 0); choose "
             "by number, or by a name that only one of them has"
         )
-    raise DataError(f"{problem}: {name!r}; the {kind}s are {listed(described(labels))}")
-
-
-def described(labels: Sequence[Sequence[str]]) -> list[str]:
-    """Names with other names of the same channel in parentheses."""
-    told = []
+    known = []
     for first, *others in zip(*labels, strict=True):
         more = [other for other in dict.fromkeys(others) if other and other != first]
-        told.append(f"{first} ({', '.join(more)})" if more else first)
-    return told
+        known.append(f"{first} ({', '.join(more)})" if more else first)
+    raise DataError(f"{problem}: {name!r}; the {kind}s are {listed(known) or 'none'}")
 
 
 def chosen(
-    channels: Any, labels: Sequence[Sequence[str]], default: Sequence[int]
+    wanted: Wanted, labels: Sequence[Sequence[str]], kind: str = "channel", option: str = "channels"
 ) -> tuple[list[int], list[str]]:
-    """Places and names of the channels that the user asked for."""
-    if channels is None:
-        return list(default), [labels[0][place] for place in default]
-    wanted = [channels] if isinstance(channels, str | int) else list(channels)
-    if not wanted:
-        raise DataError("channels is empty; name at least one, or leave it out for all")
-    places = [place_of(name, labels, "there is no such channel") for name in wanted]
-    if len(set(places)) < len(places):
-        raise DataError(f"a channel is chosen twice in {listed(list(map(str, wanted)))}")
+    """Places of the columns that the user asked for, and the names by which they were."""
+    words = [wanted] if isinstance(wanted, str | int) else list(wanted)
+    if not words:
+        raise DataError(f"{option} is empty; name at least one, or leave it out for all")
+    problem = f"{option}: there is no such {kind}"
+    places = [place_of(word, labels, problem, kind) for word in words]
+    twice = [word for word, place in zip(words, places, strict=True) if places.count(place) > 1]
+    if twice:
+        raise DataError(f"{option} names {twice[0]!r} more than once; name each {kind} once")
     names = []
-    for name, place in zip(wanted, places, strict=True):
+    for word, place in zip(words, places, strict=True):
         spelled = [known[place] for known in labels]
-        same = (label for label in spelled if label.strip().lower() == str(name).strip().lower())
+        same = (label for label in spelled if label.strip().lower() == str(word).strip().lower())
         names.append(next(same, spelled[0]))
+    if len(set(names)) < len(names):
+        raise DataError(f"two {kind}s have the same name among {listed(names)}; rename one")
     return places, names
 
 
+def numbered(words: Sequence[str], names: Sequence[str]) -> list[str | int]:
+    """Words that are numbers as numbers, unless columns are called so."""
+    known = {name.strip().lower() for name in names}
+    return [
+        int(word)
+        if word.isdecimal() and len(word) <= MOST_DIGITS and word.lower() not in known
+        else word
+        for word in words
+    ]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names with commas, not too many."""
+    more = len(names) - MOST_LISTED
+    return ", ".join(map(visible, names[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
+
+
+def told_rows(
+    rows: Sequence[int] | np.ndarray, lines: Sequence[int] | np.ndarray | None = None
+) -> str:
+    """The first few rows; by their lines, where ``lines`` has the line of each row.
+
+    >>> told_rows([1, 15, 18]), told_rows([0], lines=[2])
+    ('rows 1, 15 and 18, counted from 0', 'line 2 of the file')
+    """
+    numbers = [str(row if lines is None else lines[row]) for row in map(int, rows[:FEW])]
+    more = len(rows) - len(numbers)
+    if more:
+        shown = ", ".join(numbers) + f" and {more:,} more"
+    else:
+        shown = " and ".join(", ".join(numbers).rsplit(", ", 1))
+    what, end = ("row", ", counted from 0") if lines is None else ("line", " of the file")
+    return f"{what}{'' if len(rows) == 1 else 's'} {shown}{end}"
+
+
 def as_column(
-    values: Any,
+    values: ArrayLike,
     name: str,
     *,
     of: str = "",
-    told: Callable[[Sequence[int]], str] | None = None,
+    told: Callable[[Sequence[int]], str] = told_rows,
     choose: str = "channels=[...]",
-) -> np.ndarray:
+) -> Float[np.ndarray, " rows"]:
     """One column as float64, or an error that shows the first entry that is no number.
 
     Parameters
@@ -97,8 +138,8 @@ def as_column(
         The column.
     of : str
         The source, for the error.
-    told : callable, optional
-        How to speak of rows; by default as ``told_rows`` does.
+    told : callable
+        How to speak of rows.
     choose : str
         How other columns are chosen, for the error.
     """
@@ -115,13 +156,27 @@ def as_column(
     if text:
         raise DataError(
             f"{called} holds text: {len(text):,} of {len(array):,} entries are no numbers, in "
-            f"{(told or told_rows)(text)}; the first is {str(array[text[0]])!r}. Correct them, or "
-            f"choose other columns with {choose}"
+            f"{told(text)}; the first is {str(array[text[0]])!r}. Correct them, or choose other "
+            f"columns with {choose}"
         )
     return numbers
 
 
-def parsed(array: np.ndarray) -> tuple[np.ndarray, list[int], int]:
+def why_no_data(array: np.ndarray, name: str) -> str:
+    """Why a column is no data, in words; nothing where it is, or would be without mistakes."""
+    if array.dtype.kind in "fiub":
+        if name.startswith("Unnamed:") and np.array_equal(array, np.arange(len(array)) + array[0]):
+            return "counts the rows"
+        return "is empty" if array.dtype.kind == "f" and np.isnan(array).all() else ""
+    if array.dtype.kind in "mM":
+        return "holds dates"
+    _, text, missing = parsed(array)
+    if not text:
+        return "is empty" if missing == len(array) else ""
+    return "" if len(text) < MISTAKES * (len(array) - missing) else "holds text"
+
+
+def parsed(array: np.ndarray) -> tuple[Float[np.ndarray, " rows"], list[int], int]:
     """Entries as numbers, the rows whose entry is none, and how many entries are missing."""
     numbers, text, missing = np.full(len(array), np.nan), [], 0
     for row, value in enumerate(array.tolist()):
@@ -147,11 +202,13 @@ def as_number(value: Any) -> float:
         return -np.inf if value < 0 else np.inf
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     return value is None or type(value).__name__ == "NAType" or value != value
 
 
-def as_groups(labels: Any, rows: int, what: str = "group") -> tuple[np.ndarray, tuple[str, ...]]:
+def as_groups(
+    labels: ArrayLike, rows: int, what: str = "group"
+) -> tuple[Int[np.ndarray, " rows"], tuple[str, ...]]:
     """Integers 0, 1, ... and the names they stand for, in sorted order."""
     array = np.asarray(labels)
     if array.shape != (rows,):
@@ -168,96 +225,3 @@ def as_groups(labels: Any, rows: int, what: str = "group") -> tuple[np.ndarray, 
         array.astype(str) if array.dtype == object else array, return_inverse=True
     )
     return codes.astype(np.int64), tuple(map(str, kinds))
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names with commas, not too many."""
-    more = len(names) - MOST_LISTED
-    return ", ".join(map(visible, names[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
-
-
-def told_rows(rows: Sequence[int] | np.ndarray, lines: Sequence[int] = ()) -> str:
-    """The first few rows; by their lines, where ``lines`` has the line of each row.
-
-    >>> told_rows([1, 15, 18]), told_rows([0], lines=[2])
-    ('rows 1, 15 and 18, counted from 0', 'line 2 of the file')
-    """
-    numbers = [str(lines[row] if lines else row) for row in map(int, rows[:FEW])]
-    more = len(rows) - len(numbers)
-    if more:
-        shown = ", ".join(numbers) + f" and {more:,} more"
-    else:
-        shown = " and ".join(", ".join(numbers).rsplit(", ", 1))
-    what, end = ("line", " of the file") if lines else ("row", ", counted from 0")
-    return f"{what}{'' if len(rows) == 1 else 's'} {shown}{end}"
-
-
-#: No file has a column whose number is longer, and Python makes no integer of very long ones.
-MOST_DIGITS = 18
-#: A column with text is taken for one of numbers with mistakes in it where less than this is text.
-MISTAKES = 0.5
-
-
-def numbered(words: Sequence[str], names: Sequence[str] = ()) -> list[str | int]:
-    """Words that are numbers as numbers, unless columns are called so."""
-    known = {name.strip().lower() for name in names}
-    return [
-        int(word)
-        if word.isdecimal() and len(word) <= MOST_DIGITS and word.lower() not in known
-        else word
-        for word in words
-    ]
-
-
-def as_places(wanted: Sequence[str], names: Sequence[str], option: str = "--columns") -> list[int]:
-    """Where the columns are: by name, by name in any case, or by number from 0."""
-    problem = f"{option}: there is no such column"
-    places = [place_of(word, [names], problem, "column") for word in numbered(wanted, names)]
-    twice = [word for word, place in zip(wanted, places, strict=True) if places.count(place) > 1]
-    if twice:
-        raise DataError(f"{option} names {twice[0]!r} more than once; name each column once")
-    return places
-
-
-def numeric_columns(
-    frame: Any, aside: Sequence[int], source: str
-) -> tuple[list[int], dict[str, str]]:
-    """Columns of a data frame that hold numbers, and the others with the reason."""
-    places, left_out = [], {}
-    for place, name in enumerate(map(str, frame.columns)):
-        if place in aside:
-            continue
-        why = _why_not(frame.iloc[:, place], name)
-        if not why and names_rows(place, name):
-            why = "names the rows"
-        if why:
-            left_out[name] = why
-        else:
-            places.append(place)
-    if not places:
-        said = "; ".join(f"{name} {why}" for name, why in list(left_out.items())[:MOST_LISTED])
-        raise DataError(
-            f"{source} has no column of numbers ({said or 'it has no columns'}); expected a line "
-            "of names and then a line of numbers for each observation"
-        )
-    return places, left_out
-
-
-def _why_not(series: Any, name: str) -> str:
-    """Why a column is no data, in words; nothing where it is, or would be without mistakes."""
-    array = np.asarray(series)
-    if array.dtype.kind in "fiub":
-        if name.startswith("Unnamed:") and np.array_equal(array, np.arange(len(array)) + array[0]):
-            return "counts the rows"
-        return "is empty" if array.dtype.kind == "f" and np.isnan(array).all() else ""
-    if array.dtype.kind in "mM":
-        return "holds dates"
-    _, text, missing = parsed(array)
-    if not text:
-        return "is empty" if missing == len(array) else ""
-    return "" if len(text) < MISTAKES * (len(array) - missing) else "holds text"
-
-
-def names_rows(place: int, name: str) -> bool:
-    """Whether a column is what R and pandas write in front of a table: names of rows."""
-    return place == 0 and name == "Unnamed: 0"

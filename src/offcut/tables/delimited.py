@@ -15,8 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import numpy as np
+from jaxtyping import Int
+
 from offcut.errors import DataError
 from offcut.files import first_line
+from offcut.numerics.extras import needed
+from offcut.tables.columns import listed
+from offcut.tables.table import Frame
 
 #: How much of a line an error shows.
 MOST_SHOWN = 60
@@ -47,12 +53,18 @@ def opened(path: Path) -> Iterator[IO[str]]:
         ) from error
 
 
-def records(path: Path, separator: str = ",") -> Iterator[tuple[int, list[str]]]:
+def separator_of(path: Path) -> str:
+    """A tab in TSV files, packed or not; a comma elsewhere."""
+    return "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
+
+
+def records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Each line that is not blank, with its number from 1, the names first.
 
     A field in quotes may go on over several lines; the number is that of the first.
     """
     names: list[str] = []
+    separator = separator_of(path)
     with opened(path) as file:
         raw = ""
 
@@ -101,3 +113,55 @@ def _uneven(path: Path, separator: str, line: int, fields: list[str], names: lis
         f"line{decimal} or names of rows without a name of their own (in R: row.names = FALSE) "
         "would do this: mend the file"
     )
+
+
+def delimited_frame(path: Path) -> tuple[Frame, Int[np.ndarray, " rows"]]:
+    """All columns of a CSV or TSV file, as pandas has them, and the line of each row.
+
+    Every line must have as many fields as the first. A column without a name is called as pandas
+    calls it (``Unnamed: 3``); only the first may hold anything, names of rows.
+    """
+    pandas = needed("pandas", f"reading {path.name}")
+    lines = records(path)
+    _, names = next(lines, (0, []))
+    if names and all(is_number(name) for name in names):
+        raise DataError(
+            f"the first line of {path} holds numbers ({listed(names)}), but names of channels are "
+            "expected there; add them, or read the file with numpy.loadtxt and give the array"
+        )
+    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
+        raise DataError(f"{path} does not have commas between columns: {names[0]!r}; convert it")
+    nameless = [place for place, name in enumerate(names) if place and not name.strip()]
+    found = []
+    for line, fields in lines:
+        found.append(line)
+        for place in nameless:
+            if fields[place].strip():
+                raise DataError(
+                    f"column {place} of {path} (from 0) has no name in the first line, but holds "
+                    f"{fields[place]!r} in line {line}; name it, or leave it out"
+                )
+    # By default pandas 2 reads some numbers one bit beside what is written; pandas 3 does not.
+    exact = {"float_precision": "round_trip"} if pandas.__version__ < "3" else {}
+    with opened(path) as file:
+        frame = pandas.read_csv(
+            file, sep=separator_of(path), low_memory=False, index_col=False, **exact
+        )
+    here = (len(found), len(names))
+    if frame.shape != here:  # it would be a difference in what is a quote or a line
+        raise DataError(
+            f"{path} has {here[0]:,} lines of {here[1]} fields, but pandas reads {len(frame):,} "
+            f"of {len(frame.columns)}; write it again, with quotes around fields that need them"
+        )
+    while len(names) > 1 and not names[-1].strip():  # a separator behind each line
+        names.pop()
+    return frame.iloc[:, : len(names)], np.array(found, dtype=np.int64)
+
+
+def is_number(name: str) -> bool:
+    """Whether a name is a number in disguise."""
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True

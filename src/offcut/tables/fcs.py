@@ -16,18 +16,19 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from jaxtyping import Float
 
 from offcut.errors import DataError
 from offcut.files import first_line
 from offcut.numerics.extras import needed
-from offcut.regions import Box
-from offcut.tables.columns import chosen, place_of
+from offcut.tables.columns import place_of
 from offcut.tables.spillover import Compensation
-from offcut.tables.table import Table
+from offcut.tables.table import Contents, Origin, reading
 
 MAGIC = re.compile(rb"FCS[23]\.\d")
 FLOAT_NOTE = (
@@ -36,17 +37,31 @@ FLOAT_NOTE = (
 )
 
 
+class FlowData(Protocol):
+    """What is used of a file that flowio has parsed; channels are numbered from 1."""
+
+    text: Mapping[str, str]
+    channels: Mapping[int, Mapping[str, Any]]
+    events: Sequence[float] | None
+    event_count: int
+    channel_count: int
+    data_type: str
+    pnn_labels: Sequence[str]
+    pns_labels: Sequence[str]
+    time_index: int | None
+
+
 def is_fcs(path: Path) -> bool:
     """Whether the file begins like one."""
     with path.open("rb") as file:
         return MAGIC.fullmatch(file.read(6)) is not None
 
 
-def read_fcs(path: Path, channels: Any) -> Table:
-    """All columns of the file on the linear scale, the chosen ones' limits, and the spillover."""
+def read_fcs(path: Path) -> Contents:
+    """All channels of the file on the linear scale, with their limits and the spillover."""
     flow = _parsed(path)
     try:
-        return _table(flow, path, channels)
+        return _contents(flow, path)
     except DataError:
         raise
     except Exception as error:  # keywords may hold anything
@@ -57,11 +72,9 @@ def read_fcs(path: Path, channels: Any) -> Table:
         ) from error
 
 
-def _table(flow: Any, path: Path, channels: Any) -> Table:
+def _contents(flow: FlowData, path: Path) -> Contents:
     stored = _stored(flow, path)
-    labels = [[name.strip() for name in kind] for kind in (flow.pnn_labels, flow.pns_labels)]
-    default = [place for place in range(stored.shape[1]) if place != flow.time_index]
-    places, names = chosen(channels, labels, default)
+    names, markers = ([name.strip() for name in n] for n in (flow.pnn_labels, flow.pns_labels))
     whole_numbers = flow.data_type.upper() == "I"
     ranges = np.array([float(flow.channels[n + 1]["pnr"]) for n in range(stored.shape[1])])
     wrong = np.flatnonzero(~((ranges > 0) & np.isfinite(ranges)))
@@ -71,22 +84,22 @@ def _table(flow: Any, path: Path, channels: Any) -> Table:
             "a positive number; export it again"
         )
     limits = np.stack([np.zeros_like(ranges), ranges - 1 if whole_numbers else ranges])
-    limits = _linear(limits, flow)[:, places]
-    all_names = list(labels[0])
-    for place, name in zip(places, names, strict=True):
-        all_names[place] = name
-    return Table(
-        all_values=_linear(stored, flow),
-        all_names=all_names,
-        places=places,
-        limits=Box(*limits),
+    values = _linear(stored, flow)
+    return Contents(
+        Origin(path.name, path),
+        len(values),
+        names,
+        lambda places: [values[:, place] for place in places],
+        markers=markers,
+        aside={} if flow.time_index is None else {flow.time_index: "is the time"},
+        groups={},
+        limits=_linear(limits, flow),
         limits_note="" if whole_numbers else FLOAT_NOTE,
-        spillover=_spillover(flow, labels, all_names, path),
-        source=path.name,
+        spillover=_spillover(flow, [names, markers], path),
     )
 
 
-def _parsed(path: Path) -> Any:
+def _parsed(path: Path) -> FlowData:
     """flowio's view of the file; whatever it stumbles over, as one kind of error."""
     flowio = needed("flowio", f"reading {path.name}")
     if not is_fcs(path):
@@ -94,28 +107,25 @@ def _parsed(path: Path) -> Any:
             f"{path} is no FCS file: it does not begin with FCS2.0, FCS3.0 or FCS3.1. Is it "
             "damaged, or of another kind?"
         )
-    try:
-        # Opened here, because flowio leaves a file open where it fails.
-        with path.open("rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # such as an unknown byte order
-            warnings.filterwarnings("ignore", ".*reported incorrect data offset")  # counted below
+    advice = (
+        f": it is damaged, cut short (it has {path.stat().st_size:,} bytes), or of a kind that "
+        "flowio does not know; export it again"
+    )
+    # Opened here, because flowio leaves a file open where it fails.
+    with reading(path, "FCS", advice), path.open("rb") as file, warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # such as an unknown byte order
+        warnings.filterwarnings("ignore", ".*reported incorrect data offset")  # counted below
+        try:
             return flowio.FlowData(file, ignore_offset_error=True)
-    except flowio.exceptions.MultipleDataSetsError as error:
-        raise DataError(
-            f"{path} holds more than one data set ($NEXTDATA is not 0), and it is not known which "
-            "is meant; get them with flowio.read_multiple_data_sets and read one as an array: "
-            "read(data_set.as_array(), data_set.pnn_labels, window=...)"
-        ) from error
-    except Exception as error:  # a damaged file can fail at any byte
-        said = first_line(error)
-        raise DataError(
-            f"{path} cannot be read as FCS ({said}): it is damaged, cut short (it has "
-            f"{path.stat().st_size:,} bytes), or of a kind that flowio does not know; export "
-            "it again"
-        ) from error
+        except flowio.exceptions.MultipleDataSetsError as error:
+            raise DataError(
+                f"{path} holds more than one data set ($NEXTDATA is not 0), and it is not known "
+                "which is meant; get them with flowio.read_multiple_data_sets and read one as an "
+                "array: read(data_set.as_array(), data_set.pnn_labels, window=...)"
+            ) from error
 
 
-def _stored(flow: Any, path: Path) -> np.ndarray:
+def _stored(flow: FlowData, path: Path) -> Float[np.ndarray, "events channels"]:
     """Numbers as they are in the file, a row for each event, as many as it says."""
     mode = flow.text.get("mode", "L").upper()
     mixed = [key for key in flow.text if re.fullmatch(r"p\d+datatype", key)]
@@ -139,7 +149,9 @@ def _stored(flow: Any, path: Path) -> np.ndarray:
     return np.array(flow.events, dtype=np.float64).reshape(rows, columns)
 
 
-def _linear(stored: np.ndarray, flow: Any) -> np.ndarray:
+def _linear(
+    stored: Float[np.ndarray, "rows channels"], flow: FlowData
+) -> Float[np.ndarray, "rows channels"]:
     """Stored numbers on the linear scale."""
     values = stored.copy()
     for number, channel in flow.channels.items():
@@ -155,9 +167,7 @@ def _linear(stored: np.ndarray, flow: Any) -> np.ndarray:
     return values
 
 
-def _spillover(
-    flow: Any, labels: list[list[str]], names: list[str], path: Path
-) -> Compensation | None:
+def _spillover(flow: FlowData, labels: list[list[str]], path: Path) -> Compensation | None:
     """$SPILLOVER or $SPILL: the number of channels, their names, and the matrix by rows."""
     text = flow.text.get("spillover") or flow.text.get("spill")
     if not text or not text.strip():
@@ -173,4 +183,4 @@ def _spillover(
         ) from error
     problem = f"the spillover matrix of {path.name} names a channel that the file has not"
     places = [place_of(name, labels, problem) for name in parts[1 : 1 + count]]
-    return Compensation([names[place] for place in places], matrix)
+    return Compensation([labels[0][place] for place in places], matrix)

@@ -1,114 +1,190 @@
-"""The table that every source becomes, for cytometry and for the command line."""
+"""The table that every source becomes, for cytometry and for the command line.
+
+A source is looked at as it is (``Contents``: names, and columns in which text is still text), and
+then columns are chosen and made numbers of (``Table``), which is plain data.
+"""
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 from offcut.errors import DataError
+from offcut.files import first_line
 from offcut.regions import Box
 from offcut.tables.columns import told_rows
 from offcut.tables.spillover import Compensation
 
-
-class Rows:
-    """How to speak of the rows of a source: lines of a text file where they can be told.
-
-    Parameters
-    ----------
-    count : int
-        Rows that were read, without the line of names.
-    text : Path, optional
-        The file, if it has lines.
-    """
-
-    def __init__(self, count: int, text: Path | None = None) -> None:
-        self.count, self.text = count, text
-        self._lines: list[int] | None = None
-
-    def told(self, rows: Sequence[int] | np.ndarray) -> str:
-        """The first few, ``lines 3 and 20 of the file`` or ``rows 1 and 18, counted from 0``."""
-        return told_rows(rows, self._line_numbers())
-
-    def _line_numbers(self) -> list[int]:
-        """The line of each row, from 1; empty where rows and lines do not correspond."""
-        if self._lines is None:
-            self._lines = [] if self.text is None else self._found(self.text)
-        return self._lines
-
-    def _found(self, path: Path) -> list[int]:
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding="utf-8", errors="replace") as file:
-            lines = [number for number, line in enumerate(file, 1) if line.strip()]
-        # Not so where an entry in quotes goes on in the next line.
-        return lines[1:] if len(lines) == self.count + 1 else []
+#: A group with fewer rows says nothing about itself.
+LEAST_IN_GROUP = 2
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows and columns of a source, on its own scale.
+@runtime_checkable
+class Frame(Protocol):
+    """What is used of a data frame."""
+
+    columns: Any
+    iloc: Any
+    shape: tuple[int, int]
+
+    def __iter__(self) -> Iterator[Any]: ...
+    def __getitem__(self, name: Any) -> Any: ...
+
+
+@runtime_checkable
+class AnnDataLike(Protocol):
+    """What is used of an AnnData."""
+
+    X: Any
+    obs: Any
+    var_names: Any
+    layers: Any
+    obsm: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where rows come from, and how to speak of them.
 
     Attributes
     ----------
-    all_values : array (n, columns)
+    name : str
+        Of the file, or what else it is; "" of what has none.
+    path : Path
+        Of the file, where it is one.
+    lines : array or None
+        The line of each row, where the file has lines.
+    """
+
+    name: str = ""
+    path: Path = field(default_factory=Path)
+    lines: Int[np.ndarray, " rows"] | None = None
+
+    def told(self, rows: Sequence[int] | np.ndarray) -> str:
+        """The first few, ``lines 3 and 20 of the file`` or ``rows 1 and 18, counted from 0``."""
+        return told_rows(rows, self.lines)
+
+
+@contextmanager
+def reading(path: Path, kind: str, advice: str) -> Iterator[None]:
+    """Whatever a library stumbles over in here, as one kind of error that names the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can fail at any byte
+        said = first_line(error)
+        raise DataError(f"{path} cannot be read as {kind} ({said}){advice}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a source holds, as it holds it: no column is chosen, and text is still text.
+
+    Attributes
+    ----------
+    origin : Origin
+    count : int
+        How many rows there are.
+    names : list of str
+        All of them "" where columns have no names.
+    columns : callable
+        From places to columns.
+    markers : list of str
+        Other names of the same columns ($PnS of an FCS file), "" where there is none.
+    aside : dict from place to reason
+        Columns that are no data unless somebody asks for them.
+    groups : mapping or None
+        What can be the group of each row, by name; None where any column can.
+    limits : array or None
+        The least and the largest that an instrument could record in each column.
+    limits_note : str
+        How far to trust that.
+    spillover : Compensation or None
+        By ``names``.
+    frame : (rows, columns) or None
+        Of the matrix whose entries the columns are.
+    """
+
+    origin: Origin
+    count: int
+    names: list[str]
+    columns: Callable[[Sequence[int]], Sequence[ArrayLike]]
+    markers: list[str] = field(default_factory=list)
+    aside: Mapping[int, str] = field(default_factory=dict)
+    groups: Mapping[str, ArrayLike] | None = None
+    limits: Float[np.ndarray, "2 columns"] | None = None
+    limits_note: str = ""
+    spillover: Compensation | None = None
+    frame: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows and columns of a source as numbers, on its own scale.
+
+    Attributes
+    ----------
+    all_values : array (rows, columns)
         All columns that may be of use: those that are not chosen may spill into those that are.
     all_names : list of str
     places : list of int
         Which of these were chosen.
-    source : str
-        The name of the file, or what else it came from.
-    path : Path
-        Of the file, where it is one.
-    labels : array or None
-        The group of each row as the source has it, where it was asked for.
+    origin : Origin
+        Where it comes from, and how to speak of its rows.
+    kept : array
+        The number, in the source, of each row that is still here.
     limits : Box or None
         What could be recorded in the chosen columns, where the source knows it.
     limits_note : str
         How far to trust that.
     spillover : Compensation or None
-    rows : Rows
-        How to speak of rows.
-    kept : array
-        The number, in the source, of each row that is still here.
     group : array or None
         The group of each row, numbers from 0.
     group_name : str
     group_names : tuple of str
     left_out : dict from column to reason
     dropped : dict from reason to number of rows
-    matrices : array (n, d, p) or None
-        Frames of an NPY file with three axes; the columns are then their entries.
+    frame : (rows, columns) or None
+        Of the matrix whose entries the columns are.
     """
 
-    all_values: np.ndarray
+    all_values: Float[np.ndarray, "rows columns"]
     all_names: list[str]
     places: list[int]
-    source: str = ""
-    path: Path = field(default_factory=Path)
-    labels: Any = None
+    origin: Origin
+    kept: Int[np.ndarray, " rows"]
     limits: Box | None = None
     limits_note: str = ""
     spillover: Compensation | None = None
-    rows: Rows = None  # type: ignore[assignment]  # set below, as kept is
-    kept: np.ndarray = None  # type: ignore[assignment]
-    group: np.ndarray | None = None
+    group: Int[np.ndarray, " rows"] | None = None
     group_name: str = ""
     group_names: tuple[str, ...] = ()
-    left_out: dict[str, str] = field(default_factory=dict)
-    dropped: dict[str, int] = field(default_factory=dict)
-    matrices: np.ndarray | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    frame: tuple[int, int] | None = None
 
-    def __post_init__(self) -> None:
-        count = len(self.all_values)
-        if self.rows is None:
-            object.__setattr__(self, "rows", Rows(count))
-        if self.kept is None:
-            object.__setattr__(self, "kept", np.arange(count))
+    @property
+    def source(self) -> str:
+        """The name of the file, or what else it came from."""
+        return self.origin.name
+
+    @property
+    def path(self) -> Path:
+        """Of the file, where it is one."""
+        return self.origin.path
+
+    @property
+    def rows_read(self) -> int:
+        """How many there were before any were left out."""
+        return len(self.kept) + sum(self.dropped.values())
 
     @property
     def names(self) -> list[str]:
@@ -116,11 +192,16 @@ class Table:
         return [self.all_names[place] for place in self.places]
 
     @property
-    def values(self) -> np.ndarray:
-        """The chosen columns, (n, columns)."""
+    def values(self) -> Float[np.ndarray, "rows chosen"]:
+        """The chosen columns."""
         return self.all_values[:, self.places]
 
-    def without(self, rows: np.ndarray, why: str) -> Table:
+    @property
+    def matrices(self) -> Float[np.ndarray, "rows d p"] | None:
+        """Rows as matrices, where the source has them; the columns are then their entries."""
+        return None if self.frame is None else self.values.reshape(-1, *self.frame)
+
+    def without(self, rows: Int[np.ndarray, " some"], why: str) -> Table:
         """The table without some of its rows, and a note of it."""
         keep = np.ones(len(self.kept), dtype=bool)
         keep[rows] = False
@@ -132,17 +213,66 @@ class Table:
             self,
             all_values=self.all_values[keep],
             kept=self.kept[keep],
-            labels=None if self.labels is None else np.asarray(self.labels)[keep],
             group=None if self.group is None else self.group[keep],
             dropped={**self.dropped, why: len(rows)},
-            matrices=None if self.matrices is None else self.matrices[keep],
         )
 
-    def told(self, rows: np.ndarray) -> str:
+    def told(self, rows: Int[np.ndarray, " some"]) -> str:
         """The first few of some rows, by their place in the source."""
-        return self.rows.told(self.kept[rows])
+        return self.origin.told(self.kept[rows])
 
 
-def from_columns(columns: Sequence[np.ndarray], names: Sequence[str], **known: Any) -> Table:
-    """A table of these columns, all of them chosen."""
-    return Table(np.stack(columns, axis=1), list(names), list(range(len(names))), **known)
+def settle_missing(table: Table, what: str) -> Table:
+    """Refuse rows with a missing or infinite value, or leave them out (``what`` is "drop")."""
+    rows, names = _missing(table, table.places)
+    if not len(rows):
+        return table
+    if what == "drop":
+        return table.without(rows, "have a missing value")
+    raise DataError(
+        f"{len(rows):,} of {len(table.kept):,} rows of {table.source} have a missing or infinite "
+        f"value in {', '.join(names)}: {table.told(rows)}. Leave them out with --missing drop if "
+        "the reason has nothing to do with the value; or choose other columns with --columns"
+    )
+
+
+def check_finite(table: Table, detectors: Sequence[str]) -> None:
+    """Refuse missing values in chosen columns, and in those that spill into them."""
+    used = list(dict.fromkeys([*table.places, *map(table.all_names.index, detectors)]))
+    rows, names = _missing(table, used)
+    if len(rows):
+        raise DataError(
+            f"{len(rows):,} of {len(table.kept):,} events have a missing or infinite value in "
+            f"{', '.join(names)} ({table.told(rows)}); leave these rows out: a value that was not "
+            "recorded is not an event"
+        )
+
+
+def _missing(table: Table, places: Sequence[int]) -> tuple[Int[np.ndarray, " some"], list[str]]:
+    """Rows with a missing or infinite value in these columns, and the columns that have any."""
+    bad = ~np.isfinite(table.all_values[:, places])
+    names = [table.all_names[places[int(column)]] for column in np.flatnonzero(bad.any(axis=0))]
+    return np.flatnonzero(bad.any(axis=1)), names
+
+
+def check_groups(table: Table) -> None:
+    """Refuse groups that are too small, and a single one."""
+    if table.group is None:
+        return
+    sizes = np.bincount(table.group, minlength=len(table.group_names))
+    if len(table.group_names) < 2:
+        raise DataError(
+            f"--group: column {table.group_name!r} has one value only, {table.group_names[0]!r}; "
+            "leave --group out, or name a column that tells groups apart"
+        )
+    small = [
+        f"{name!r} ({size} row{'' if size == 1 else 's'})"
+        for name, size in zip(table.group_names, sizes, strict=True)
+        if size < LEAST_IN_GROUP
+    ]
+    if small:
+        raise DataError(
+            f"--group: in column {table.group_name!r} there is too little in {', '.join(small)}; "
+            f"expected at least {LEAST_IN_GROUP} rows in each group. Is the name misspelt? Correct "
+            "it, or leave these rows out of the file"
+        )

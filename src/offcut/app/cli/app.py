@@ -7,26 +7,18 @@ from typing import Annotated
 import typer
 
 from offcut import __version__
-from offcut.app.cli import fit
-from offcut.app.cli.compare import EPILOG as COMPARE_EPILOG
-from offcut.app.cli.compare import compare
-from offcut.app.cli.console import EXIT_CODES, out
-from offcut.app.cli.reproduce import EPILOG as REPRODUCE_EPILOG
-from offcut.app.cli.reproduce import reproduce
+from offcut.app.cli import compare, fit, reproduce
+from offcut.app.cli.console import examples, out
 
-EPILOG = f"""[bold]Examples[/bold]
-
-  [cyan]offcut fit mixture sample.fcs --columns CD4,CD8 --transform asinh:150 -o sample[/cyan]
-
-  [cyan]offcut fit density voices.csv --columns shimmer --group status[/cyan]
-
-  [cyan]offcut fit langevin orbits.npy --seed 1[/cyan]
-
-  [cyan]offcut compare density voices.csv --columns shimmer[/cyan]
-
-  [cyan]offcut reproduce all --quick[/cyan]
-
-{EXIT_CODES}
+EPILOG = f"""{
+    examples(
+        "offcut fit mixture sample.fcs --columns CD4,CD8 --transform asinh:150 -o sample",
+        "offcut fit density voices.csv --columns shimmer --group status",
+        "offcut fit langevin orbits.npy --seed 1",
+        "offcut compare density voices.csv --columns shimmer",
+        "offcut reproduce all --quick",
+    )
+}
 
 `offcut --install-completion` lets your shell complete commands, options and files.
 OFFCUT_TRACEBACK=1 shows where an error came from."""
@@ -39,15 +31,9 @@ app = typer.Typer(
     help="Exact Bayesian inference for data that went through a filter.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
 app.add_typer(fit.app, name="fit")
-
-
-app.command(epilog=COMPARE_EPILOG)(compare)
-
-
-app.command(epilog=REPRODUCE_EPILOG)(reproduce)
+app.command(epilog=compare.EPILOG)(compare.compare)
+app.command(epilog=reproduce.EPILOG)(reproduce.reproduce)
 
 
 def _version(asked: bool) -> None:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from offcut.app.cli.console import EXIT_CODES, err, out, reported, safe
-from offcut.app.cli.fit import command_line, with_options
-from offcut.app.fit import options as o
+from offcut.app.cli.console import err, examples, out, safe
+from offcut.app.cli.fit import File, command_line, with_options
 from offcut.app.fit.recipes import (
+    BUDGET_HELP,
+    OUTPUT,
     RECIPES,
-    WindowedRows,
-    compared_options,
+    SAMPLING,
+    Rows,
+    former,
     made_from,
+    option,
     options_of,
 )
+
+if TYPE_CHECKING:
+    from offcut.checks.comparison import Comparison
 
 Model = Annotated[
     str,
@@ -29,62 +36,44 @@ Model = Annotated[
         autocompletion=lambda: list(RECIPES),
     ),
 ]
+EPILOG = examples(
+    "offcut compare langevin frames.npy",
+    "offcut compare density voices.csv --columns shimmer --samplers augment,collapsed",
+    "offcut compare models.py:heights heights.csv --columns cm -o heights-compared",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparing:
     """How samplers are measured."""
 
-    samplers: Annotated[
-        str | None, typer.Option("--samplers", help="Only these, with commas.", metavar="A,B,...")
-    ] = None
-    method: Annotated[
-        str | None,
-        typer.Option("--method", help="Only samplers of this route.", metavar="METHOD"),
-    ] = None
-    quantity: Annotated[
-        str | None,
-        typer.Option("--quantity", help="Only this parameter; default: the slowest one."),
-    ] = None
-    draws: Annotated[int, typer.Option("--draws", help="Draws of each repeat.", min=20)] = 1000
-    warmup: Annotated[int, typer.Option("--warmup", help="Sweeps before them.", min=0)] = 500
-    repeats: Annotated[
-        int,
-        typer.Option(
-            "--repeats", help="Chains of each sampler, each with a seed of its own.", min=1
-        ),
-    ] = 5
-    seed: Annotated[int, typer.Option("--seed", help="Of the first repeat.")] = 0
-    budget: o.Budget = "auto"
+    samplers: str | None = option(None, None, "Only these, with commas.", metavar="A,B,...")
+    method: str | None = option(None, None, "Only samplers of this route.", metavar="METHOD")
+    quantity: str | None = option(None, None, "Only this parameter; default: the slowest one.")
+    draws: int = option(None, 1000, "Draws of each repeat.", least=20)
+    warmup: int = option(None, 500, "Sweeps before them.", least=0)
+    repeats: int = option(None, 5, "Chains of each sampler, each with a seed of its own.", least=1)
+    seed: int = option(None, 0, "Of the first repeat.")
+    budget: str = option(SAMPLING, "auto", BUDGET_HELP, metavar="auto|none|N")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """Where the comparison goes."""
 
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", help="Directory for comparison.csv and a page.", metavar="DIR"
-        ),
-    ] = None
-    quiet: o.Quiet = False
+    output: Path | None = option(  # noqa: RUF009 - a field
+        None,
+        None,
+        "Directory for comparison.csv and a page.",
+        names=("-o", "--output"),
+        metavar="DIR",
+    )
+    quiet: bool = option(
+        OUTPUT, False, "No progress and no summary; errors still.", names=("--quiet", "-q")
+    )
 
 
-#: Of data, all but groups: a sampler is timed on one posterior.
-_ROWS = [one for one in options_of(WindowedRows) if one.name != "group"]
-EPILOG = f"""[bold]Examples[/bold]
-
-  [cyan]offcut compare langevin frames.npy[/cyan]
-
-  [cyan]offcut compare density voices.csv --columns shimmer --samplers augment,collapsed[/cyan]
-
-  [cyan]offcut compare models.py:heights heights.csv --columns cm -o heights-compared[/cyan]
-
-{EXIT_CODES}"""
-
-
-def _compare(model: str, file: Path, **given: Any) -> None:
+def _compare(model: str, file: Path, **given: object) -> None:
     from offcut.app.compare import (
         chosen_among,
         comparison_folder,
@@ -99,57 +88,60 @@ def _compare(model: str, file: Path, **given: Any) -> None:
 
     how, where = made_from(Comparing, given), made_from(Output, given)
     recipe = RECIPES.get(model)
-    chosen_options = None
-    if recipe is not None:
-        taken = {name: given[name] for name in recipe.compared}
-        chosen_options = made_from(recipe.options, taken)
-    rows = asdict(made_from(WindowedRows, given))
-    request = Request(model, file, **rows, options=chosen_options)
+    taken = {} if recipe is None else {name: given[name] for name in recipe.compared}
+    options = None if recipe is None else made_from(recipe.options, taken)
     with noticed():
-        found, data, _ = contenders(request)
+        found, data = contenders(Request(model, file, made_from(Rows, given), options))
     chosen = chosen_among(of_method(found, how.method), how.samplers)
-    largest = parse_budget(how.budget)
+    budget = parse_budget(how.budget)
     folder = None if where.output is None else comparison_folder(where.output)
-    status = err().status("reading") if not where.quiet else None
+    with nullcontext() if where.quiet else err().status("reading") as status:
 
-    def tell(name: str, repeat: int) -> None:
-        if status is not None:
-            doing = "compiling" if repeat < 0 else f"repeat {repeat + 1} of {how.repeats}"
-            status.update(f"{safe(name)}: {doing}")
+        def tell(name: str, repeat: int) -> None:
+            if status is not None:
+                doing = "compiling" if repeat < 0 else f"repeat {repeat + 1} of {how.repeats}"
+                status.update(f"{safe(name)}: {doing}")
 
-    if status is not None:
-        status.start()
-    try:
         result = compare_samplers(
-            chosen, data, draws=how.draws, warmup=how.warmup, repeats=how.repeats, seed=how.seed,
-            quantity=how.quantity, budget=largest, tell=tell,
-        )  # fmt: skip
-    finally:
-        if status is not None:
-            status.stop()
+            chosen,
+            data,
+            draws=how.draws,
+            warmup=how.warmup,
+            repeats=how.repeats,
+            seed=how.seed,
+            quantity=how.quantity,
+            budget=budget,
+            tell=tell,
+        )
     _print(result, file, len(data), where.quiet)
     if folder is not None:
         for path in write_comparison(result, folder, f"{model} on {file.name}", command_line()):
             out().print(f"  {safe(str(path))}", soft_wrap=True)
 
 
-compare = reported(
-    with_options(
-        _compare,
-        "compare",
-        "Run the samplers of a model and print effective draws per second, with intervals.",
-        {"model": Model, "file": o.File},
-        [
-            *options_of(Comparing),
-            *_ROWS,
-            *compared_options(RECIPES.values()),
-            *options_of(Output),
-        ],
-    )
+#: The options of all models that this command takes, each once.
+_OF_MODELS = {
+    one.name: one
+    for recipe in RECIPES.values()
+    for one in options_of(recipe.options)
+    if one.name in recipe.compared
+}
+compare = with_options(
+    _compare,
+    "compare",
+    "Run the samplers of a model and print effective draws per second, with intervals.",
+    {"model": Model, "file": File},
+    [
+        *options_of(Comparing),
+        *options_of(Rows, without=("group",)),  # a sampler is timed on one posterior
+        *_OF_MODELS.values(),
+        *options_of(Output),
+        former("kernel", "the covariance function is chosen with --covariance"),
+    ],
 )
 
 
-def _print(result: Any, file: Path, count: int, quiet: bool) -> None:
+def _print(result: Comparison, file: Path, count: int, quiet: bool) -> None:
     from offcut.app.compare import NO_REFERENCE, disagrees, in_order, rate_and_mean, verdict
 
     table = Table(title=f"Effective draws per CPU-second, {safe(file.name)} ({count:,} rows)")
@@ -166,10 +158,10 @@ def _print(result: Any, file: Path, count: int, quiet: bool) -> None:
             table.add_row(name, "[dim]–[/dim]", "[dim]does not fit[/dim]")
             continue
         cells = [safe(cell) for cell in rate_and_mean(one)]
-        told = verdict(result, one)
         colour = "red" if one.trouble or disagrees(result, one) else "green"
         style = "bold" if one is ranked[0] and not one.trouble else None
-        table.add_row(name, *cells, f"[{colour}]{safe(told)}[/{colour}]", style=style)
+        agreement = f"[{colour}]{safe(verdict(result, one))}[/{colour}]"
+        table.add_row(name, *cells, agreement, style=style)
     out().print(table)
     if result.without_reference():
         out().print(f"[red]{NO_REFERENCE}[/red]")

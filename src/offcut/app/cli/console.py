@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import ParamSpec
 
 import typer
 from rich.console import Console
@@ -19,8 +19,18 @@ EXIT_CODES = (
     "3 done but doubtful (with --strict); 130 interrupted."
 )
 #: Typer shows these itself. They are Click's, which some versions of Typer carry inside.
-WRONG_USAGE: Any = next(k for k in typer.BadParameter.__mro__ if k.__name__ == "ClickException")
-Command = TypeVar("Command", bound=Callable[..., Any])
+WRONG_USAGE: type[BaseException] = next(
+    kind
+    for kind in typer.BadParameter.__mro__
+    if issubclass(kind, BaseException) and kind.__name__ == "ClickException"
+)
+Given = ParamSpec("Given")
+
+
+def examples(*commands: str) -> str:
+    """The end of a command's help: examples and exit codes."""
+    shown = "".join(f"  [cyan]{command}[/cyan]\n\n" for command in commands)
+    return (f"[bold]Examples[/bold]\n\n{shown}" if shown else "") + EXIT_CODES
 
 
 def out() -> Console:
@@ -60,13 +70,13 @@ def show_error(text: str, title: str = "Error") -> None:
     err().print(Panel(safe(text), title=title, title_align="left", border_style="red"))
 
 
-def reported(command: Command) -> Command:
+def reported(command: Callable[Given, None]) -> Callable[Given, None]:
     """Turn errors into a message and an exit code."""
 
     @wraps(command)
-    def guarded(*arguments: Any, **named: Any) -> Any:
+    def guarded(*arguments: Given.args, **named: Given.kwargs) -> None:
         try:
-            return command(*arguments, **named)
+            command(*arguments, **named)
         except (typer.Exit, typer.Abort, WRONG_USAGE):
             raise
         except KeyboardInterrupt:
@@ -79,7 +89,7 @@ def reported(command: Command) -> Command:
             show_error(text)
             raise typer.Exit(code) from None
 
-    return guarded  # type: ignore[return-value]
+    return guarded
 
 
 def explained(error: Exception) -> tuple[str, int]:

@@ -2,53 +2,119 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from offcut.app.cli.console import (
     DOUBTFUL,
-    EXIT_CODES,
     INTERRUPTED,
     err,
+    examples,
     marked,
     out,
     reported,
     safe,
     show_doubt,
 )
-from offcut.app.fit import options as o
 from offcut.app.fit.recipes import (
+    OUTPUT,
     RECIPES,
-    Option,
     Recipe,
+    Rows,
     Sampling,
+    former,
     made_from,
+    option,
     options_of,
+    panel_of,
 )
+
+if TYPE_CHECKING:
+    from offcut.app.fit.request import Result
+    from offcut.tables.table import Table
 
 #: Groups whose summaries are printed.
 MOST_SUMMARIES = 4
+File = Annotated[
+    Path,
+    typer.Argument(
+        help="CSV, TSV, Parquet, NPY, FCS or H5AD file (CSV and TSV also as .gz).", metavar="FILE"
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """Where results go, and what is said of them."""
 
-    output: o.Output = None
-    resume: o.Resume = False
-    overwrite: o.Overwrite = False
-    quiet: o.Quiet = False
-    strict: o.Strict = False
+    output: Path | None = option(  # noqa: RUF009 - a field
+        OUTPUT,
+        None,
+        "Directory for posterior, tables and report; default: FILE-MODEL here.",
+        names=("-o", "--output"),
+        metavar="DIR",
+    )
+    resume: bool = option(OUTPUT, False, "Go on with a run that was interrupted.")
+    overwrite: bool = option(OUTPUT, False, "Start afresh where a run is already.")
+    quiet: bool = option(
+        OUTPUT, False, "No progress and no summary; errors still.", names=("--quiet", "-q")
+    )
+    strict: bool = option(OUTPUT, False, "Exit with 3 where the result is doubtful.")
 
 
-def run_fit(recipe: Recipe, file: Path, **given: Any) -> None:
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Fit a model to a file: posterior (NetCDF), tables (CSV) and a report page (HTML).",
+    epilog=examples(),
+)
+
+
+def with_options(
+    command: Callable[..., None],
+    name: str,
+    help: str,
+    arguments: dict[str, Any],
+    options: Iterable[Parameter],
+) -> Callable[..., None]:
+    """The command with a signature that Typer reads: arguments, then options."""
+    parameters = [
+        Parameter(one, Parameter.KEYWORD_ONLY, annotation=annotation)
+        for one, annotation in arguments.items()
+    ]
+    parameters += options
+    command.__name__, command.__doc__ = name, help
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return reported(command)
+
+
+def add_command(app: typer.Typer, recipe: Recipe) -> None:
+    """``offcut fit NAME``, its options in the order of their panels."""
+
+    def command(file: Path, **given: object) -> None:
+        run_fit(recipe, file, given)
+
+    options = options_of(Rows, without=recipe.without)
+    options += [one for kind in (recipe.options, Sampling, Output) for one in options_of(kind)]
+    options.sort(key=panel_of)
+    options += [former(*one) for one in recipe.former.items()]
+    made = with_options(command, recipe.name, recipe.help, {"file": File}, options)
+    app.command(epilog=examples(*recipe.examples))(made)
+
+
+for _recipe in RECIPES.values():
+    add_command(app, _recipe)
+
+
+def run_fit(recipe: Recipe, file: Path, given: dict[str, Any]) -> None:
     """Fit, print, and leave with the exit code that belongs to it."""
     from offcut.app.fit.parse import parse_budget
     from offcut.app.fit.request import Request
@@ -66,20 +132,15 @@ def run_fit(recipe: Recipe, file: Path, **given: Any) -> None:
     request = Request(
         recipe.name,
         file,
-        **asdict(made_from(recipe.rows, given)),
-        sampling={**sampling, "budget": parse_budget(sampling["budget"])},
-        options=made_from(recipe.options, given),
+        made_from(Rows, given),
+        made_from(recipe.options, given),
+        {**sampling, "budget": parse_budget(sampling["budget"])},
     )
     folder = where.output or Path(f"{_stem(file)}-{recipe.name}")
-    quiet = where.quiet
 
-    def tell(what: str, value: Any) -> None:
-        if what == "warning":
-            show_doubt(value)
-        elif not quiet and what == "read":
-            err().print(_read(value))
-        elif not quiet and what == "group" and value:
-            err().print(f"Group [bold]{safe(value)}[/bold]")
+    def show_group(name: str) -> None:
+        if name and not where.quiet:
+            err().print(f"Group [bold]{safe(name)}[/bold]")
 
     try:
         found = fit(
@@ -87,9 +148,11 @@ def run_fit(recipe: Recipe, file: Path, **given: Any) -> None:
             folder,
             resume=where.resume,
             overwrite=where.overwrite,
-            progress=not quiet,
+            progress=not where.quiet,
             command=command_line(),
-            tell=tell,
+            on_read=lambda table: None if where.quiet else err().print(_read(table)),
+            on_doubt=show_doubt,
+            on_group=show_group,
         )
     except InterruptedFitError as stopped:
         err().print(
@@ -97,15 +160,14 @@ def run_fit(recipe: Recipe, file: Path, **given: Any) -> None:
             "goes on where it was."
         )
         raise typer.Exit(INTERRUPTED) from None
-    doubts = found.result.doubts
-    if not quiet:
+    if not where.quiet:
         if found.was_finished:
             err().print(f"The run in {safe(str(folder))} is finished; its report is new.")
         _print_result(found.result, found.was_finished)
         out().print("\n[bold]Written[/bold]")
         for path in found.files:
             out().print(f"  {safe(str(path))}", soft_wrap=True)
-    if where.strict and doubts:
+    if where.strict and found.result.doubts:
         raise typer.Exit(DOUBTFUL)
 
 
@@ -120,21 +182,20 @@ def _stem(file: Path) -> str:
     return Path(name).stem or name
 
 
-def _read(task: Any) -> str:
-    table = task.table
-    told = f"[bold]{safe(table.path.name)}[/bold]: {len(table.kept):,} rows of "
-    told += safe(", ".join(table.names))
+def _read(table: Table) -> str:
+    text = f"[bold]{safe(table.path.name)}[/bold]: {len(table.kept):,} rows of "
+    text += safe(", ".join(table.names))
     if table.group_names:
-        told += f", {len(table.group_names)} groups ({safe(', '.join(table.group_names))})"
+        text += f", {len(table.group_names)} groups ({safe(', '.join(table.group_names))})"
     for why, count in table.dropped.items():
-        told += f"\n  {count:,} rows left out that {safe(why)}"
+        text += f"\n  {count:,} rows left out that {safe(why)}"
     if table.left_out:
         names = "; ".join(f"{name} {why}" for name, why in table.left_out.items())
-        told += f"\n  columns left out: {safe(names)}"
-    return told
+        text += f"\n  columns left out: {safe(names)}"
+    return text
 
 
-def _print_result(result: Any, was_finished: bool) -> None:
+def _print_result(result: Result, was_finished: bool) -> None:
     """Headline, summaries and doubts."""
     console = out()
     console.print()
@@ -158,59 +219,3 @@ def _print_result(result: Any, was_finished: bool) -> None:
             console.print(f"  [dim]try:[/dim] {safe(line)}", soft_wrap=True)
     else:
         console.print("\n[green]Nothing speaks against this run.[/green]")
-
-
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Fit a model to a file: posterior (NetCDF), tables (CSV) and a report page (HTML).",
-    epilog=EXIT_CODES,
-)
-
-
-def _examples(*lines: str) -> str:
-    shown = "\n\n".join(f"  [cyan]{line}[/cyan]" for line in lines)
-    return f"[bold]Examples[/bold]\n\n{shown}\n\n{EXIT_CODES}"
-
-
-def with_options(
-    command: Callable[..., None],
-    name: str,
-    help: str,
-    arguments: Mapping[str, Any],
-    options: Iterable[Option],
-) -> Callable[..., None]:
-    """The command with a signature that Typer reads: arguments, then options."""
-    kind = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        inspect.Parameter(one, kind, annotation=annotation) for one, annotation in arguments.items()
-    ]
-    parameters += [
-        inspect.Parameter(one.name, kind, default=one.default, annotation=one.annotation)
-        for one in options
-    ]
-    command.__name__, command.__doc__ = name, help
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return command
-
-
-def _command(recipe: Recipe) -> Callable[..., None]:
-    """The command of a model, its options in the order of their panels."""
-
-    def command(file: Path, **given: Any) -> None:
-        run_fit(recipe, file, **given)
-
-    kinds = (recipe.rows, recipe.options, Sampling, Output)
-    found = [one for kind in kinds for one in options_of(kind)]
-    found.sort(key=lambda one: o.PANELS.index(one.panel))
-    return with_options(command, recipe.name, recipe.help, {"file": o.File}, found)
-
-
-def add_command(app: typer.Typer, recipe: Recipe) -> None:
-    """``offcut fit NAME``."""
-    app.command(epilog=_examples(*recipe.examples))(reported(_command(recipe)))
-
-
-for _recipe in RECIPES.values():
-    add_command(app, _recipe)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from offcut.app.cli.console import EXIT_CODES, INTERRUPTED, err, out, reported, safe
 
@@ -25,17 +27,7 @@ EPILOG = f"""[bold]Examples[/bold]
 The same command goes on where an earlier one was interrupted; what is finished is not run again.
 
 {EXIT_CODES}"""
-
-
-class Part(StrEnum):
-    """What there is to reproduce."""
-
-    gvhd = "gvhd"
-    vcg = "vcg"
-    samplers = "samplers"
-    approximate = "approximate"
-    parkinsons = "parkinsons"
-    all = "all"
+Part = StrEnum("Part", ["gvhd", "vcg", "samplers", "approximate", "parkinsons", "all"])
 
 
 @reported
@@ -77,70 +69,46 @@ def reproduce(
     for name in ("SIGTERM", "SIGHUP"):  # as kind as Ctrl-C: the parts must not go on alone
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.default_int_handler)
-    asked = list(parts or [Part.all])
-    names = list(PARTS) if Part.all in asked else [part.value for part in asked]
+    names = list(PARTS) if not parts or "all" in parts else [str(part) for part in parts]
+    # As somebody else would type it; where data lie on this machine is left out.
+    words = ["offcut reproduce", *names, "--full" if full else "--quick"]
+    command = " ".join([*words, *(["--data DIR"] if data else []), "-o", output.name])
     started = time.monotonic()
-    with _Teller() as tell:
-        try:
+    try:
+        with _news(started) as log:
             page = run(
-                names, full=full, data=data, output=output, jobs=jobs, tell=tell,
-                command=_command(names, full, data, output),
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            tell.stop()
-            err().print("Interrupted; what was done is kept. The same command goes on from there.")
-            raise typer.Exit(INTERRUPTED) from None
+                names, full=full, data=data, output=output, jobs=jobs, log=log, command=command
+            )
+    except KeyboardInterrupt:
+        err().print("Interrupted; what was done is kept. The same command goes on from there.")
+        raise typer.Exit(INTERRUPTED) from None
     out().print(f"{safe(str(page))}   ({time.monotonic() - started:.0f} s)", soft_wrap=True)
 
 
-def _command(names: list[str], full: bool, data: Path | None, output: Path) -> str:
-    """The command as somebody else would type it; where data lie on this machine is left out."""
-    told = ["offcut reproduce", *names, "--full" if full else "--quick"]
-    return " ".join(told + (["--data DIR"] if data else []) + ["-o", output.name])
-
-
-class _Teller:
+@contextmanager
+def _news(started: float) -> Iterator[Callable[[str, str], None]]:
     """What goes on: a line for each part on a terminal, else a line for each piece of news."""
 
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-        self._rows: dict[str, Any] = {}
-        self._bar: Any = None
-        if sys.stderr.isatty():
-            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    def print_line(part: str, line: str) -> None:
+        seconds = time.monotonic() - started
+        err().print(f"{seconds:5.0f} s  {part:12} {safe(line)}", soft_wrap=True)
 
-            self._bar = Progress(
-                SpinnerColumn(finished_text="[green]✓[/green]"),
-                TextColumn("[bold]{task.description}"),
-                TimeElapsedColumn(),
-                TextColumn("{task.fields[line]}"),
-                console=err(),
-            )
+    if not sys.stderr.isatty():
+        yield print_line
+        return
+    bar = Progress(
+        SpinnerColumn(finished_text="[green]✓[/green]"),
+        TextColumn("[bold]{task.description}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[line]}"),
+        console=err(),
+    )
+    rows: dict[str, TaskID] = {}
 
-    def __enter__(self) -> _Teller:
-        if self._bar is not None:
-            self._bar.start()
-        return self
+    def show_line(part: str, line: str) -> None:
+        if part not in rows:
+            rows[part] = bar.add_task(part, total=None, line="")
+        bar.update(rows[part], line=safe(line))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Leave the terminal as it is."""
-        if self._bar is not None:
-            self._bar.stop()
-
-    def __call__(self, part: str, line: str) -> None:
-        """A part says something; it may come from another thread."""
-        if self._bar is None:
-            seconds = time.monotonic() - self._started
-            err().print(f"{seconds:5.0f} s  {part:12} {safe(line)}", soft_wrap=True)
-            return
-        if part not in self._rows:
-            self._rows[part] = self._bar.add_task(part, total=None, line="")
-        self._bar.update(self._rows[part], line=safe(line))
+    with bar:
+        yield show_line

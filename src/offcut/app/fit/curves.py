@@ -5,7 +5,6 @@ What they say: where the curve is high, and how sure that is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -14,7 +13,17 @@ import numpy as np
 
 from offcut.app.fit import curve_pictures
 from offcut.app.fit.parse import number_or_none
-from offcut.app.fit.request import Request, Result, Sheet, Task, by_group, read_boxed, span
+from offcut.app.fit.request import (
+    Request,
+    Result,
+    Sheet,
+    Task,
+    by_group,
+    grouped,
+    of,
+    read_boxed,
+    span,
+)
 from offcut.app.html import Page
 from offcut.app.html.markup import literal
 from offcut.errors import SettingsError
@@ -23,7 +32,7 @@ from offcut.regions import Box
 
 #: Places of the table, along a line and along each side of a plane.
 PLACES, SIDE = 201, 41
-#: Beyond the plane: rows at which the density is told.
+#: Beyond the plane: rows at which the density is evaluated.
 MOST_ROWS = 1000
 #: Numbers in the table of draws by places; beyond that some draws are left out.
 MOST_NUMBERS = 20_000_000
@@ -37,89 +46,82 @@ class CurveResult(Result):
     value: str
 
     @property
-    def probability(self) -> float:
-        """Of the bands."""
-        return float(self.fit.request.options.probability)
-
-    @property
     def names(self) -> list[str]:
         """Of the coordinates."""
-        return self.fit.table.names
+        return self.table.names
 
     @cached_property
     def grid(self) -> np.ndarray:
         """Where curves are evaluated, the same for all groups: (place, coordinate)."""
         d = len(self.names)
+        if d > 2:
+            rows = self.table.values
+            return rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(int)]
         low, high = self._ends()
         if d == 1:
             return np.linspace(low[0], high[0], PLACES)[:, None]
-        if d == 2:
-            axes = [np.linspace(a, b, SIDE) for a, b in zip(low, high, strict=True)]
-            return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
-        rows = self.fit.table.values
-        return rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(int)]
+        axes = [np.linspace(a, b, SIDE) for a, b in zip(low, high, strict=True)]
+        return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+
+    @property
+    def places(self) -> np.ndarray:
+        """The grid as models take it: single numbers along a line."""
+        return _points(self.grid)
 
     def _ends(self) -> tuple[np.ndarray, np.ndarray]:
         """From end to end of what there is to see, over all groups."""
         from offcut.plots.gp_models import _reach, _visible
 
-        fit = self.fit
         if len(self.names) == 1:
-            line = _visible(fit.model, list(fit.posteriors.values()))
+            line = _visible(self.model, list(self.posteriors.values()))
             return line[:1], line[-1:]
-        ends = [_reach(fit.model, posterior) for posterior in fit.posteriors.values()]
+        ends = [_reach(self.model, posterior) for posterior in self.posteriors.values()]
         low, high = np.min([e[0] for e in ends], axis=0), np.max([e[1] for e in ends], axis=0)
         if self.value == "intensity":
             return low, high
-        x = fit.table.values
+        x = self.table.values
         room = 0.1 * np.ptp(x, axis=0)
         return np.maximum(low, x.min(0) - room), np.minimum(high, x.max(0) + room)
 
     @cached_property
     def draws(self) -> dict[str, np.ndarray]:
         """The curve in each draw, (draw, place), by group."""
-        evaluate: Callable = getattr(self.fit.model, self.value)
-        points = self.grid[:, 0] if len(self.names) == 1 else self.grid
         found = {}
-        for name, posterior in self.fit.posteriors.items():
+        for name, posterior in self.posteriors.items():
             size = posterior["posterior"].sizes
-            step = -(-size["chain"] * size["draw"] * len(points) // MOST_NUMBERS)
+            step = -(-size["chain"] * size["draw"] * len(self.grid) // MOST_NUMBERS)
             fewer = posterior.isel(draw=slice(None, None, step), missing_dims="ignore")
-            values = evaluate(fewer, points, draws=True)
+            values = getattr(self.model, self.value)(fewer, self.places, draws=True)
             found[name] = values.reshape(-1, values.shape[-1])
         return found
 
     @cached_property
     def bands(self) -> dict[str, Bands]:
-        """Pointwise bands, by group."""
         return {k: bands(self.grid, v[None], self.probability) for k, v in self.draws.items()}
 
     def sheets(self) -> dict[str, Sheet]:
-        """Parameters, the curve and, with groups of densities, differences."""
-        grouped = "" not in self.fit.posteriors
-        head = [*(["group"] if grouped else []), *self.names, "mean", "median", "lower", "upper"]
-        rows = [
-            [*([group] if grouped else []), *point, mean, median, low, high]
+        head = [*self.names, "mean", "median", "lower", "upper"]
+        rows = {
+            group: np.column_stack(
+                [self.grid, band.mean, band.median, band.lower, band.upper]
+            ).tolist()
             for group, band in self.bands.items()
-            for point, mean, median, low, high in zip(
-                self.grid, band.mean, band.median, band.lower, band.upper, strict=True
-            )
-        ]
-        return {**super().sheets(), self.value: (head, rows)}
+        }
+        return {**super().sheets(), self.value: grouped(head, rows)}
 
-    def peak(self, group: str) -> tuple[float, float, float]:
-        """Where the curve is highest: the median over draws, and a central interval."""
+    def peak(self, group: str) -> str:
+        """Where the curve is highest, in words: the median over draws, and a central interval."""
         places = self.grid[self.draws[group].argmax(axis=1), 0]
-        return float(np.median(places)), *span(places, self.probability)
+        low, high = span(places, self.probability)
+        return (
+            f"{literal(self.names[0])} = **{np.median(places):.4g}** ({self.probability:.0%} from "
+            f"{low:.4g} to {high:.4g})"
+        )
 
     def top(self, group: str) -> str:
         """The place with the largest mean, in several coordinates."""
         place = self.grid[int(self.bands[group].mean.argmax())]
         return ", ".join(f"{value:.4g}" for value in place)
-
-    def of(self, group: str) -> str:
-        """`` of GROUP``, where there are groups."""
-        return f" of {literal(group)}" if group else ""
 
 
 class DensityResult(CurveResult):
@@ -127,28 +129,19 @@ class DensityResult(CurveResult):
 
     title, value = "Density", "density"
 
-    def headline(self) -> list[str]:
-        """Where the density is highest."""
-        told = []
-        if len(self.names) == 1:
-            for group in self.fit.posteriors:
-                middle, low, high = self.peak(group)
-                told.append(
-                    f"The density{self.of(group)} is highest at {literal(self.names[0])} = "
-                    f"**{middle:.4g}** ({self.probability:.0%} from {low:.4g} to {high:.4g})."
-                )
-        else:
-            for group in self.fit.posteriors:
-                told.append(
-                    f"The density{self.of(group)} is highest around "
-                    f"{literal(', '.join(self.names))} = **({self.top(group)})**."
-                )
-        for pair in self._pairs():
-            told.append(self._difference(*pair))
-        return told
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        return list(combinations(self.posteriors, 2))[:MOST_PAIRS]
 
-    def _pairs(self) -> list[tuple[str, str]]:
-        return list(combinations(self.fit.posteriors, 2))[:MOST_PAIRS]
+    def headline(self) -> list[str]:
+        one = len(self.names) == 1
+        names = literal(", ".join(self.names))
+        sentences = [
+            f"The density{of(group)} is highest "
+            + (f"at {self.peak(group)}." if one else f"around {names} = **({self.top(group)})**.")
+            for group in self.posteriors
+        ]
+        return [*sentences, *(self._difference(*pair) for pair in self.pairs)]
 
     def _difference(self, first: str, second: str) -> str:
         """Where two groups clearly differ, in words."""
@@ -178,30 +171,24 @@ class DensityResult(CurveResult):
         """From where to where, in words."""
         places = self.grid[:, 0]
         edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(int), [0]])))
-        pairs = edges.reshape(-1, 2)
-        return [f"{places[a]:.3g} to {places[b - 1]:.3g}" for a, b in pairs]
+        return [f"{places[a]:.3g} to {places[b - 1]:.3g}" for a, b in edges.reshape(-1, 2)]
 
     def sheets(self) -> dict[str, Sheet]:
-        """Differences of groups as well."""
         found = super().sheets()
-        if len(self.fit.posteriors) > 1:
+        if self.pairs:
             head = ["first", "second", *self.names, "mean", "lower", "upper"]
-            head.append("probability_first_greater")
             rows = []
-            points = self.grid[:, 0] if len(self.names) == 1 else self.grid
-            for first, second in self._pairs():
-                ours, theirs = (self.fit.posteriors[name] for name in (first, second))
-                c = self.fit.model.compare(ours, theirs, points, probability=self.probability)
-                numbers = zip(c.mean, c.lower, c.upper, c.probability_greater, strict=True)
-                rows += [
-                    [first, second, *point, *four]
-                    for point, four in zip(self.grid, numbers, strict=True)
-                ]
-            found["difference"] = (head, rows)
+            for first, second in self.pairs:
+                ours, theirs = self.posteriors[first], self.posteriors[second]
+                c = self.model.compare(ours, theirs, self.places, probability=self.probability)
+                numbers = np.column_stack(
+                    [self.grid, c.mean, c.lower, c.upper, c.probability_greater]
+                )
+                rows += [[first, second, *row] for row in numbers.tolist()]
+            found["difference"] = ([*head, "probability_first_greater"], rows)
         return found
 
     def write(self, page: Page) -> None:
-        """The density, the groups' differences, and what it stands on."""
         section = page.section("Density", "curve")
         if len(self.names) == 1:
             curve_pictures.density_line(self, section)
@@ -209,10 +196,8 @@ class DensityResult(CurveResult):
             curve_pictures.density_maps(self, section)
         else:
             curve_pictures.predicted_scatter(self, section)
-        if len(self.names) == 1 and len(self.fit.posteriors) > 1:
-            curve_pictures.differences(
-                self, page.section("Groups compared", "groups"), self._pairs()
-            )
+        if len(self.names) == 1 and self.pairs:
+            curve_pictures.differences(self, page.section("Groups compared", "groups"), self.pairs)
         curve_pictures.foundations(self, page.section("What it stands on", "foundations"))
 
 
@@ -222,29 +207,21 @@ class IntensityResult(CurveResult):
     title, value = "Intensity", "intensity"
 
     def headline(self) -> list[str]:
-        """Where events are most frequent."""
-        told = []
-        for group in self.fit.posteriors:
-            count = len(self.fit.task.data[group])
+        sentences = []
+        for group, band in self.bands.items():
+            most = f"Events{of(group)} are most frequent"
+            recorded = f"{len(self.fit.task.data[group]):,} were recorded."
             if len(self.names) == 1:
-                middle, low, high = self.peak(group)
-                band = self.bands[group]
                 top = int(band.median.argmax())
-                told.append(
-                    f"Events{self.of(group)} are most frequent at {literal(self.names[0])} = "
-                    f"**{middle:.4g}** ({self.probability:.0%} from {low:.4g} to {high:.4g}), "
-                    f"about **{band.median[top]:.3g}** in one unit ({band.lower[top]:.3g} to "
-                    f"{band.upper[top]:.3g}); {count:,} were recorded."
+                sentences.append(
+                    f"{most} at {self.peak(group)}, about **{band.median[top]:.3g}** in one unit "
+                    f"({band.lower[top]:.3g} to {band.upper[top]:.3g}); {recorded}"
                 )
             else:
-                told.append(
-                    f"Events{self.of(group)} are most frequent around **({self.top(group)})**; "
-                    f"{count:,} were recorded."
-                )
-        return told
+                sentences.append(f"{most} around **({self.top(group)})**; {recorded}")
+        return sentences
 
     def write(self, page: Page) -> None:
-        """The intensity, and what it stands on."""
         section = page.section("Intensity", "curve")
         if len(self.names) == 1:
             curve_pictures.intensity_line(self, section)
@@ -259,19 +236,19 @@ def prepare_density(request: Request) -> Task:
 
     table, support = read_boxed(request)
     base = request.options.base
-    if base == "uniform" and (support is None or not _is_bounded(support)):
+    bounded = support is not None and np.isfinite([support.lower, support.upper]).all()
+    if base == "uniform" and not bounded:
         raise SettingsError(
             "--base uniform needs a bounded support: give both --lower and --upper, or take "
             "--base normal"
         )
     model = GPDensity(base=base, support=support, **_shared(request))
-    notes = [
-        "The density may live anywhere: no limits were given."
-        if support is None
-        else f"The density lives on {support!r} and is zero elsewhere."
-    ]
+    note = "The density may live anywhere: no limits were given."
+    if support is not None:
+        note = f"The density lives on {support!r} and is zero elsewhere."
     data = by_group(table, _points(table.values))
-    return Task(model, data, table, notes=notes, method=request.options.method)
+    method = request.options.method
+    return Task(model, data, table, DensityResult, notes=[note], method=method)
 
 
 def prepare_intensity(request: Request) -> Task:
@@ -285,8 +262,6 @@ def prepare_intensity(request: Request) -> Task:
             f"offcut fit intensity is for events on a line or in a plane, but there are {size} "
             f"columns ({', '.join(table.names)}); choose one or two with --columns"
         )
-    notes: list[str] = []
-    guesses: list[str] = []
     low, high = np.full(size, -np.inf), np.full(size, np.inf)
     if window is not None:
         low, high = (np.broadcast_to(side, (size,)) for side in (window.lower, window.upper))
@@ -297,18 +272,17 @@ def prepare_intensity(request: Request) -> Task:
     low = np.where(np.isfinite(low), low, values.min(axis=0) - gap)
     high = np.where(np.isfinite(high), high, values.max(axis=0) + gap)
     window = Box(low, high)
-    if guessed.any():
-        guesses.append(
-            f"The window was **guessed** from the data, {window!r}: the first and the last event "
-            "and a mean gap beyond them. Where recording began and ended is part of the data: give "
-            "it with `--lower` and `--upper` if you know it."
-        )
-    else:
-        notes.append(f"Events were recorded in {window!r}.")
+    guesses = [
+        f"The window was **guessed** from the data, {window!r}: the first and the last event "
+        "and a mean gap beyond them. Where recording began and ended is part of the data: give "
+        "it with `--lower` and `--upper` if you know it."
+    ]
+    notes = guesses if guessed.any() else [f"Events were recorded in {window!r}."]
     model = GPIntensity(window, **_shared(request))
     data = by_group(table, _points(values))
-    notes = [*guesses, *notes]
-    return Task(model, data, table, notes=notes, guesses=guesses, method=request.options.method)
+    guesses = guesses if guessed.any() else []
+    method = request.options.method
+    return Task(model, data, table, IntensityResult, notes=notes, guesses=guesses, method=method)
 
 
 def _shared(request: Request) -> dict[str, Any]:
@@ -324,7 +298,3 @@ def _shared(request: Request) -> dict[str, Any]:
 def _points(values: np.ndarray) -> np.ndarray:
     """Single numbers where there is one column."""
     return values[:, 0] if values.shape[1] == 1 else values
-
-
-def _is_bounded(box: Box) -> bool:
-    return bool(np.isfinite(box.lower).all() and np.isfinite(box.upper).all())

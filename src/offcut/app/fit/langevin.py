@@ -7,14 +7,25 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
 from offcut import plots
 from offcut.app.fit.parse import parse_frame
-from offcut.app.fit.request import Request, Result, Sheet, Task, by_group, read_rows, span
+from offcut.app.fit.request import (
+    Request,
+    Result,
+    Sheet,
+    Task,
+    by_group,
+    grouped,
+    named,
+    of,
+    read_rows,
+    span,
+)
 from offcut.app.html import Page, Section
 from offcut.app.html.markup import literal
 from offcut.errors import DataError, SettingsError
@@ -22,8 +33,13 @@ from offcut.langevin.data import TOLERANCE, as_frames
 from offcut.langevin.evaluation import Cap
 from offcut.plots.langevin_models import ORDINALS
 from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot, words
-from offcut.tables.rows import check_groups
-from offcut.tables.table import Table
+from offcut.tables.table import Table, check_groups
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: New observations that the predictive circles are of.
+PREDICTED = 5000
 
 
 def prepare(request: Request) -> Task:
@@ -49,7 +65,7 @@ def prepare(request: Request) -> Task:
     written = "" if table.matrices is not None or p == 1 else f", its entries {order}"
     notes = [f"Each row is a frame of {d} by {p}{written}."]
     data = by_group(table, as_frames(frames))
-    return Task(model, data, table, notes=notes, method=options.method)
+    return Task(model, data, table, LangevinResult, notes=notes, method=options.method)
 
 
 def _frames(table: Table, request: Request) -> np.ndarray:
@@ -91,9 +107,6 @@ def _check_orthonormal(table: Table, frames: np.ndarray) -> None:
     )
 
 
-PREDICTED = 5000
-
-
 class LangevinResult(Result):
     """Directions and concentrations of frames."""
 
@@ -102,22 +115,17 @@ class LangevinResult(Result):
     @cached_property
     def modes(self) -> dict[str, list[Cap]]:
         """Credible caps of the modal directions, by group."""
-        model, q = self.fit.model, self.probability
-        return {k: model.regions(posterior, q) for k, posterior in self.fit.posteriors.items()}
+        return {
+            k: self.model.regions(tree, self.probability) for k, tree in self.posteriors.items()
+        }
 
     @cached_property
     def ahead(self) -> dict[str, list[Cap]]:
         """Caps for new observations, by group."""
-        model, q = self.fit.model, self.probability
         return {
-            k: model.regions(posterior, q, predictive=True, size=PREDICTED)
-            for k, posterior in self.fit.posteriors.items()
+            k: self.model.regions(tree, self.probability, predictive=True, size=PREDICTED)
+            for k, tree in self.posteriors.items()
         }
-
-    @property
-    def probability(self) -> float:
-        """Of all caps."""
-        return float(self.fit.request.options.probability)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -125,62 +133,56 @@ class LangevinResult(Result):
         frames = next(iter(self.fit.task.data.values()))
         return frames.shape[1], frames.shape[2]
 
-    def kappa(self, posterior: xr.DataTree) -> np.ndarray:
-        """Draws of the concentrations, (draw, column)."""
-        return posterior["posterior"].dataset["kappa"].values.reshape(-1, self.shape[1])
-
-    def ordinals(self) -> list[str]:
-        """Names of the columns."""
+    @property
+    def columns(self) -> list[str]:
         return [
             ORDINALS[j] if j < len(ORDINALS) else f"column {j + 1}" for j in range(self.shape[1])
         ]
 
+    def kappa(self, group: str) -> np.ndarray:
+        """Draws of the concentrations, (draw, column)."""
+        kappa = self.posteriors[group]["posterior"].dataset["kappa"].values
+        return kappa.reshape(-1, self.shape[1])
+
     def headline(self) -> list[str]:
-        """Where each column points, and how concentrated it is."""
-        told = []
-        for group, posterior in self.fit.posteriors.items():
-            kappa = self.kappa(posterior)
-            for j, name in enumerate(self.ordinals()):
-                mode, new = self.modes[group][j], self.ahead[group][j]
-                centre = ", ".join(f"{entry:.3f}" for entry in mode.centre)
-                low, high = span(kappa[:, j])
-                of = f" of {literal(group)}" if group else ""
-                told.append(
-                    f"The {name}{of} points to **({centre})**, known to within "
-                    f"{mode.degrees:.1f}°; {self.probability:.0%} of new observations fall within "
-                    f"**{new.degrees:.1f}°**. Concentration {kappa[:, j].mean():.3g} (90% from "
-                    f"{low:.3g} to {high:.3g})."
-                )
-        return told
+        return [
+            f"The {name}{of(group)} points to **({_entries(mode)})**, known to within "
+            f"{mode.degrees:.1f}°; {self.probability:.0%} of new observations fall within "
+            f"**{new.degrees:.1f}°**. Concentration {kappa.mean():.3g} (90% from "
+            f"{span(kappa)[0]:.3g} to {span(kappa)[1]:.3g})."
+            for group in self.posteriors
+            for name, mode, new, kappa in zip(
+                self.columns,
+                self.modes[group],
+                self.ahead[group],
+                self.kappa(group).T,
+                strict=True,
+            )
+        ]
 
     def sheets(self) -> dict[str, Sheet]:
-        """Parameters and caps."""
-        grouped = "" not in self.fit.posteriors
-        head = [*(["group"] if grouped else []), "column", "kind", "probability", "degrees"]
+        head = ["column", "kind", "probability", "degrees"]
         head += [f"centre_{row + 1}" for row in range(self.shape[0])]
-        rows = [
-            [
-                *([group] if grouped else []),
-                *(cap.column + 1, kind, cap.probability, cap.degrees),
-                *cap.centre,
+        rows = {
+            group: [
+                [cap.column + 1, kind, cap.probability, cap.degrees, *cap.centre]
+                for kind, caps in (("credible", self.modes), ("predictive", self.ahead))
+                for cap in caps[group]
             ]
-            for group in self.fit.posteriors
-            for kind, caps in (("credible", self.modes[group]), ("predictive", self.ahead[group]))
-            for cap in caps
-        ]
-        return {**super().sheets(), "regions": (head, rows)}
+            for group in self.posteriors
+        }
+        return {**super().sheets(), "regions": grouped(head, rows)}
 
     def write(self, page: Page) -> None:
-        """Spheres, maps and concentrations, group by group, and the groups together."""
-        for group, posterior in self.fit.posteriors.items():
-            title = f"Directions of {literal(group)}" if group else "Directions"
-            self._write_one(page.section(title), group, posterior)
-        if len(self.fit.posteriors) > 1:
+        for group, posterior in self.posteriors.items():
+            self._write_one(page.section(f"Directions{of(group)}"), group, posterior)
+        if len(self.posteriors) > 1:
             self._write_groups(page.section("Groups together", "together"))
 
     def _write_one(self, section: Section, group: str, posterior: xr.DataTree) -> None:
         frames = self.fit.task.data[group]
-        names, (d, p) = self.ordinals(), self.shape
+        names, (d, p) = self.columns, self.shape
+        modes, ahead = self.modes[group], self.ahead[group]
         what = (
             f"The solid circle holds {self.probability:.0%} of the posterior of a column's modal "
             "direction, the dashed one the same share of new observations."
@@ -188,14 +190,14 @@ class LangevinResult(Result):
         if d == 3 and p <= 3:
             section.globe(
                 frames,
-                self.modes[group],
-                self.ahead[group],
+                modes,
+                ahead,
                 names=names,
-                name=f"globe-{group}" if group else "globe",
+                name=named("globe", group),
                 caption=f"Every column of the {len(frames):,} frames as a point; turn the sphere. "
                 + what,
             )
-            predicted = self.fit.model.predict(posterior, PREDICTED)
+            predicted = self.model.predict(posterior, PREDICTED)
             section.figure(
                 plots.frames(posterior, predicted, self.probability, projection="equal-area"),
                 "maps",
@@ -204,8 +206,8 @@ class LangevinResult(Result):
         section.table(
             ["column", "direction", f"mode within (°, {self.probability:.0%})", "new within (°)"],
             [
-                [name, ", ".join(f"{e:.3f}" for e in mode.centre), mode.degrees, new.degrees]
-                for name, mode, new in zip(names, self.modes[group], self.ahead[group], strict=True)
+                [name, _entries(mode), mode.degrees, new.degrees]
+                for name, mode, new in zip(names, modes, ahead, strict=True)
             ],
             "The smallest circles around the mean direction; “new” is for a new observation.",
         )
@@ -224,13 +226,10 @@ class LangevinResult(Result):
             "overlap, one group agrees more closely than the other.",
         )
         rows = []
-        for first, second in combinations(self.fit.posteriors, 2):
-            for j, name in enumerate(self.ordinals()):
-                a, b = self.modes[first][j], self.modes[second][j]
-                apart = np.degrees(np.arccos(np.clip(a.centre @ b.centre, -1, 1)))
-                rows.append(
-                    [name, literal(first), literal(second), float(apart), a.degrees + b.degrees]
-                )
+        for first, second in combinations(self.posteriors, 2):
+            for name, a, b in zip(self.columns, self.modes[first], self.modes[second], strict=True):
+                apart = float(np.degrees(np.arccos(np.clip(a.centre @ b.centre, -1, 1))))
+                rows.append([name, literal(first), literal(second), apart, a.degrees + b.degrees])
         section.table(
             ["column", "first", "second", "modes apart (°)", "both circles together (°)"],
             rows,
@@ -238,25 +237,28 @@ class LangevinResult(Result):
             "together is a clear difference.",
         )
 
-    def _groups_figure(self) -> Any:
+    def _groups_figure(self) -> Figure:
         plt = pyplot()
-        names = self.ordinals()
+        rows = [
+            (j, name, group) for j, name in enumerate(self.columns) for group in self.posteriors
+        ]
         with plt.rc_context(STYLE):
-            size = (6.4, 0.9 + 0.45 * len(names) * len(self.fit.posteriors))
+            size = (6.4, 0.9 + 0.45 * len(rows))
             figure, ax = plt.subplots(figsize=size, layout="constrained")
-            place = 0
-            for j, name in enumerate(names):
-                for row, (group, posterior) in enumerate(self.fit.posteriors.items()):
-                    kappa = self.kappa(posterior)[:, j]
-                    colour = CHAIN_COLOURS[row % len(CHAIN_COLOURS)]
-                    ax.plot(span(kappa), [-place] * 2, color=colour, linewidth=3)
-                    ax.plot([kappa.mean()], [-place], "o", color=colour)
-                    ax.annotate(
-                        f"{name}, {words(group)}", (kappa.mean(), -place), (0, 6), ha="center",
-                        textcoords="offset points", fontsize=8.5,
-                    )  # fmt: skip
-                    place += 1
-            ax.set_ylim(-place + 0.3, 0.8)
+            for row, (j, name, group) in enumerate(rows):
+                kappa = self.kappa(group)[:, j]
+                colour = CHAIN_COLOURS[row % len(self.posteriors) % len(CHAIN_COLOURS)]
+                ax.plot(span(kappa), [-row] * 2, color=colour, linewidth=3)
+                ax.plot([kappa.mean()], [-row], "o", color=colour)
+                ax.annotate(
+                    f"{name}, {words(group)}", (kappa.mean(), -row), (0, 6), ha="center",
+                    textcoords="offset points", fontsize=8.5,
+                )  # fmt: skip
+            ax.set_ylim(-len(rows) + 0.3, 0.8)
             ax.set_yticks([])
             ax.set_xlabel("concentration")
         return figure
+
+
+def _entries(cap: Cap) -> str:
+    return ", ".join(f"{entry:.3f}" for entry in cap.centre)

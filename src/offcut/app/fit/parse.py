@@ -11,17 +11,22 @@ import ast
 import math
 from collections.abc import Callable
 from operator import and_, or_
-from typing import Any
+from typing import TYPE_CHECKING
 
 from offcut import regions
 from offcut.errors import ModelError, SettingsError
 
-SHAPES: dict[str, Callable[..., Any]] = {
+if TYPE_CHECKING:
+    from offcut.cytometry import Transform
+
+SHAPES: dict[str, Callable[..., regions.Region]] = {
     name: getattr(regions, name)
     for name in ("Box", "Orthant", "Simplex", "Ball", "Shell", "Polytope")
 }
 NAMES = {"inf": math.inf, "None": None, "none": None, "True": True, "False": False}
 EXAMPLE = "Box([0, 0], [4, 3]) & ~Ball([1, 1], 0.5)"
+#: What an argument of a region can be.
+Value = str | float | None | list["Value"]
 
 
 def parse_region(text: str) -> regions.Region:
@@ -53,43 +58,45 @@ def parse_region(text: str) -> regions.Region:
             f"themselves, for example {EXAMPLE}"
         ) from error
     try:
-        region = _region(tree, text.strip())
+        return _region(tree, text.strip())
     except ModelError as error:
         raise SettingsError(f"the region {text!r} cannot be: {error}") from error
     except (TypeError, RecursionError, OverflowError) as error:
         raise SettingsError(
             f"the region {text!r} cannot be: {error}. For example {EXAMPLE}"
         ) from error
-    return region
 
 
 def _region(node: ast.expr, text: str) -> regions.Region:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
-        combine = and_ if isinstance(node.op, ast.BitAnd) else or_
-        return combine(_region(node.left, text), _region(node.right, text))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
-        return ~_region(node.operand, text)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SHAPES:
-        if any(keyword.arg is None for keyword in node.keywords):
-            raise _refused(node, text)
-        given = [_value(argument, text) for argument in node.args]
-        named = {str(part.arg): _value(part.value, text) for part in node.keywords}
-        return SHAPES[node.func.id](*given, **named)
+    match node:
+        case ast.BinOp(left, ast.BitAnd() | ast.BitOr() as sign, right):
+            combine = and_ if isinstance(sign, ast.BitAnd) else or_
+            return combine(_region(left, text), _region(right, text))
+        case ast.UnaryOp(ast.Invert(), operand):
+            return ~_region(operand, text)
+        case ast.Call(ast.Name(name), given, named) if name in SHAPES and all(
+            one.arg for one in named
+        ):
+            return SHAPES[name](
+                *(_value(one, text) for one in given),
+                **{str(one.arg): _value(one.value, text) for one in named},
+            )
     raise _refused(node, text)
 
 
-def _value(node: ast.expr, text: str) -> Any:
+def _value(node: ast.expr, text: str) -> Value:
     """A number, a word, or a list of these."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str | None):
-        return node.value
-    if isinstance(node, ast.Name) and node.id in NAMES:
-        return NAMES[node.id]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        number = _value(node.operand, text)
-        if isinstance(number, int | float):
-            return -number if isinstance(node.op, ast.USub) else number
-    if isinstance(node, ast.List | ast.Tuple):
-        return [_value(part, text) for part in node.elts]
+    match node:
+        case ast.Constant(int() | float() | str() | None as value):
+            return value
+        case ast.Name(name) if name in NAMES:
+            return NAMES[name]
+        case ast.UnaryOp(ast.USub() | ast.UAdd() as sign, operand):
+            number = _value(operand, text)
+            if isinstance(number, int | float):
+                return -number if isinstance(sign, ast.USub) else number
+        case ast.List(parts) | ast.Tuple(parts):
+            return [_value(part, text) for part in parts]
     raise _refused(node, text)
 
 
@@ -102,7 +109,12 @@ def _refused(node: ast.expr, text: str) -> SettingsError:
     )
 
 
-NO_LIMIT = ("none", "", "-")
+def _number(text: str) -> float:
+    """NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def parse_limits(text: str | None, option: str, size: int) -> list[float | None]:
@@ -125,12 +137,9 @@ def parse_limits(text: str | None, option: str, size: int) -> list[float | None]
 
 
 def _limit(word: str, text: str, option: str) -> float | None:
-    if word.lower() in NO_LIMIT:
+    if word.lower() in ("none", "", "-"):
         return None
-    try:
-        number = float(word)
-    except ValueError:
-        number = math.nan
+    number = _number(word)
     if math.isnan(number):
         raise SettingsError(
             f"{option} {text}: {word!r} is no number; expected a limit for all columns, or one for "
@@ -155,7 +164,7 @@ def parse_budget(text: str) -> int | str | None:
     if word in ("auto", "none"):
         return "auto" if word == "auto" else None
     try:
-        number = int(word.replace("_", ""))
+        number = int(word)
     except ValueError:
         number = 0
     if number < 1:
@@ -195,32 +204,21 @@ def parse_frame(text: str | None, entries: int) -> tuple[int, int]:
     return d, p
 
 
-def parse_transform(text: str) -> Any:
+def parse_transform(text: str) -> Transform:
     """``none``, ``asinh``, ``asinh:COFACTOR``, ``logicle``, ``log`` or ``linear:SCALE``."""
     from offcut.cytometry import Asinh, Identity, Linear, Log, Logicle
 
     name, colon, rest = text.strip().lower().partition(":")
-    number = None
-    if colon:
-        try:
-            number = float(rest)
-        except ValueError:
-            number = math.nan
-    makers: dict[str, Any] = {
-        "none": Identity,
-        "asinh": Asinh,
-        "logicle": Logicle,
-        "log": Log,
-        "linear": Linear,
-    }
-    takes = ("asinh", "linear", "logicle")
-    wrong = name not in makers or (number is not None and (name not in takes or number != number))
-    if wrong or (name == "linear" and number is None):
-        raise SettingsError(
-            f"--transform {text} is not understood; expected none, asinh, asinh:COFACTOR (such as "
-            "asinh:150), logicle, logicle:TOP, log, or linear:SCALE"
-        )
-    return makers[name]() if number is None else makers[name](number)
+    plain = {"none": Identity, "asinh": Asinh, "logicle": Logicle, "log": Log}
+    with_number = {"asinh": Asinh, "linear": Linear, "logicle": Logicle}
+    if not colon and name in plain:
+        return plain[name]()
+    if colon and name in with_number and not math.isnan(_number(rest)):
+        return with_number[name](_number(rest))
+    raise SettingsError(
+        f"--transform {text} is not understood; expected none, asinh, asinh:COFACTOR (such as "
+        "asinh:150), logicle, logicle:TOP, log, or linear:SCALE"
+    )
 
 
 def split_columns(text: str | None) -> list[str] | None:
@@ -244,10 +242,7 @@ def number_or_none(text: str | None, option: str) -> float | None:
     """A positive number, or None where nothing was given."""
     if text is None or text.strip().lower() in ("infer", "auto"):
         return None
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
+    number = _number(text)
     if not 0 < number < math.inf:
         raise SettingsError(
             f"{option} {text} is not understood; expected a positive number, or infer"

@@ -1,7 +1,7 @@
 """The models of the command line, a recipe each; ``offcut fit`` and ``compare`` are made from them.
 
-A new model is a recipe here with its options, and a module with what the recipe names: ``prepare``
-makes a model and its data of a request, and a ``Result`` has the words, tables and pictures. That
+Options are the fields of dataclasses. A new model is a dataclass with its options and a recipe
+here, and a module with the function that the recipe names: it makes a ``Task`` of a request. That
 module is imported when it is needed, so that ``offcut --help`` stays quick.
 """
 
@@ -9,128 +9,225 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from inspect import Parameter
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import typer
 
-from offcut.app.fit import options as o
-from offcut.methods import AUTO, FRAMES
+from offcut.methods import AUTO, CURVES, FRAMES, MIXTURE, Method
 
 if TYPE_CHECKING:
-    from offcut.app.fit.request import Fit, Request, Result, Task
+    from offcut.app.fit.request import Request, Task
+
+PANELS = DATA, MODEL, SAMPLING, OUTPUT = "Data", "Model", "Sampling", "Output"
+Made = TypeVar("Made")
+
+
+def option(
+    panel: str | None,
+    default: object,
+    help: str,
+    *,
+    names: tuple[str, ...] = (),
+    metavar: str | None = None,
+    least: int | None = None,
+    **more: object,
+) -> Any:
+    """A field of a dataclass that is an option of the command line.
+
+    ``panel`` is where the help shows it, one of ``PANELS``; ``names`` are those on the command
+    line, by default the field's; ``more`` goes to ``typer.Option`` (a parser, autocompletion).
+    """
+    about = {"help": help, "rich_help_panel": panel, "metavar": metavar, "min": least, **more}
+    return field(default=default, metadata={"names": names, "option": about})
+
+
+def method_option(offered: tuple[Method, ...], default: str = AUTO) -> Any:
+    """``--method`` of a model with these routes."""
+    names = [AUTO, *(one.name for one in offered)]
+
+    def known(given: str) -> str:
+        if given not in names:
+            raise typer.BadParameter(f"{given!r} is not one of {', '.join(map(repr, names))}.")
+        return given
+
+    return option(
+        MODEL,
+        default,
+        f"Route to the posterior: {'; '.join(f'{one.name} {one.words}' for one in offered)}.",
+        metavar="METHOD",
+        parser=known,
+        autocompletion=lambda: names,
+    )
+
+
+def options_of(kind: type, without: Iterable[str] = ()) -> list[Parameter]:
+    """The options among the fields of a dataclass, as parameters that Typer reads."""
+    hints = get_type_hints(kind)
+    return [
+        Parameter(
+            one.name,
+            Parameter.KEYWORD_ONLY,
+            default=one.default,
+            annotation=Annotated[
+                hints[one.name],
+                typer.Option(
+                    *(one.metadata["names"] or (f"--{one.name.replace('_', '-')}",)),
+                    **one.metadata["option"],
+                ),
+            ],
+        )
+        for one in fields(kind)
+        if "option" in one.metadata and one.name not in without
+    ]
+
+
+def former(name: str, now: str) -> Parameter:
+    """An option as it was called once; it is answered with what to say now."""
+
+    def answer(value: str | None) -> None:
+        if value is not None:
+            raise typer.BadParameter(now)
+
+    about = typer.Option(f"--{name}", hidden=True, callback=answer, expose_value=False)
+    return Parameter(
+        f"former_{name}",
+        Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[str | None, about],
+    )
+
+
+def panel_of(parameter: Parameter) -> int:
+    """The place of an option's panel in the help."""
+    return PANELS.index(get_args(parameter.annotation)[1].rich_help_panel or PANELS[-1])
+
+
+def made_from(kind: type[Made], given: Mapping[str, object]) -> Made:
+    """A dataclass from those of its fields that are given."""
+    names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: given[name] for name in names if name in given})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Which rows and columns of a file."""
+    """Which rows and columns of a file, and limits of what could be recorded."""
 
-    columns: o.Columns = None
-    group: o.Group = None
-    missing: o.Missing = o.OnTrouble.refuse
+    columns: str | None = option(
+        DATA,
+        None,
+        "Names or numbers (from 0) with commas; default: all of numbers.",
+        metavar="A,B,...",
+    )
+    lower: str | None = option(
+        DATA,
+        None,
+        "Lower limit of what could be recorded: one for all columns, or one for each (0,none,0).",
+        metavar="LIMITS",
+    )
+    upper: str | None = option(DATA, None, "Upper limit, in the same way.", metavar="LIMITS")
+    region: str | None = option(
+        DATA,
+        None,
+        "A window of any shape, as regions print themselves: "
+        "'Box([0, 0], [4, 3]) & ~Ball([1, 1], 0.5)'.",
+        metavar="EXPR",
+    )
+    group: str | None = option(DATA, None, "Column with the group of each row.", metavar="COLUMN")
+    outside: Literal["refuse", "drop"] = option(
+        DATA, "refuse", "Rows outside of the window: an error, or left out."
+    )
+    missing: Literal["refuse", "drop"] = option(
+        DATA, "refuse", "Rows with a missing value: an error, or left out."
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class WindowedRows:
-    """The same, with limits of what could be recorded."""
-
-    columns: o.Columns = None
-    lower: o.Lower = None
-    upper: o.Upper = None
-    region: o.Region = None
-    group: o.Group = None
-    outside: o.Outside = o.OnTrouble.refuse
-    missing: o.Missing = o.OnTrouble.refuse
+BUDGET_HELP = "Largest number of rejections in a sweep: auto, none or a number."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """What goes to ``offcut.sample``."""
 
-    draws: o.Draws = 1000
-    warmup: o.Warmup = 1000
-    thin: o.Thin = 1
-    chains: o.Chains = 4
-    seed: o.Seed = 0
-    budget: o.Budget = "auto"
+    draws: int = option(SAMPLING, 1000, "Kept draws of each chain.", least=1)
+    warmup: int = option(SAMPLING, 1000, "Sweeps before them.", least=0)
+    thin: int = option(SAMPLING, 1, "Sweeps for each kept draw.", least=1)
+    chains: int = option(SAMPLING, 4, "Chains.", least=1)
+    seed: int = option(SAMPLING, 0, "The same seed gives the same draws.")
+    budget: str = option(SAMPLING, "auto", BUDGET_HELP, metavar="auto|none|N")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureOptions:
     """Of ``TruncatedMixture``."""
 
-    at_limits: o.Limits = o.AtLimits.keep
-    components: o.Components = 50
-    weights: o.Weights = o.ProcessOn.latent
-    method: o.MixtureMethod = AUTO
-    transform: o.Transform = "none"
-    compensate: o.Compensate = False
+    at_limits: Literal["keep", "drop"] = option(
+        DATA,
+        "keep",
+        "Values exactly on a limit: keep them, or leave them out (they are usually clamped).",
+    )
+    components: int = option(MODEL, 50, "Most clusters that there can be.", least=1)
+    weights: Literal["latent", "window"] = option(
+        MODEL,
+        "latent",
+        "Dirichlet process on weights before the window, or on shares in it (for gating).",
+    )
+    method: str = method_option(MIXTURE)
+    transform: str = option(
+        MODEL,
+        "none",
+        "Scale of all columns: none, asinh[:COFACTOR], logicle, log or linear:SCALE.",
+        metavar="SCALE",
+    )
+    compensate: bool = option(MODEL, False, "Undo spillover with the FCS file's matrix.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LangevinOptions:
     """Of ``MatrixLangevinModel``."""
 
-    frame: o.Frame = None
-    order: o.Entries = o.Order.columns
-    method: o.FramesMethod = "fastest"
-    prior_mean: o.PriorMean = 10.0
-    probability: o.Probability = 0.9
+    frame: str | None = option(
+        DATA,
+        None,
+        "Rows and columns of a frame, 3x2; default from the number of columns (3: 3x1, 6: 3x2, "
+        "9: 3x3).",
+        metavar="DxP",
+    )
+    order: Literal["columns", "rows"] = option(
+        DATA, "columns", "Entries of a frame, column by column or row by row."
+    )
+    method: str = method_option(FRAMES, "fastest")
+    prior_mean: float = option(MODEL, 10.0, "Mean of the exponential prior of concentrations.")
+    probability: float = option(OUTPUT, 0.9, "Of bands and circles.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class IntensityOptions:
     """Of ``GPIntensity``; ``joint_moves`` only ``offcut compare`` turns off."""
 
-    covariance: o.CovarianceOf = o.Covariance.squared_exponential
-    length_scale: o.LengthScale = None
-    variance: o.Variance = None
-    method: o.CurveMethod = AUTO
-    probability: o.Probability = 0.9
+    covariance: Literal["squared_exponential", "matern32", "matern52"] = option(
+        MODEL, "squared_exponential", "Covariance function."
+    )
+    length_scale: str | None = option(
+        MODEL, None, "In units of the data; default: inferred.", metavar="NUMBER|infer"
+    )
+    variance: str | None = option(
+        MODEL, None, "Of the Gaussian process; default: inferred.", metavar="NUMBER|infer"
+    )
+    method: str = method_option(CURVES)
+    probability: float = option(OUTPUT, 0.9, "Of bands and circles.")
     joint_moves: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class DensityOptions:
-    """Of ``GPDensity``; ``joint_moves`` only ``offcut compare`` turns off."""
+class DensityOptions(IntensityOptions):
+    """Of ``GPDensity``."""
 
-    base: o.BaseDensity = o.Base.normal
-    covariance: o.CovarianceOf = o.Covariance.squared_exponential
-    length_scale: o.LengthScale = None
-    variance: o.Variance = None
-    method: o.CurveMethod = AUTO
-    probability: o.Probability = 0.9
-    joint_moves: bool = True
+    base: Literal["normal", "uniform"] = option(MODEL, "normal", "What the process bends.")
 
 
-class Option(NamedTuple):
-    """A field of a dataclass that is an option of the command line."""
-
-    name: str
-    annotation: Any
-    default: Any
-    panel: str
-
-
-def options_of(kind: type) -> list[Option]:
-    """The fields of a dataclass that Typer knows how to ask for."""
-    hints = get_type_hints(kind, include_extras=True)
-    found = []
-    for one in fields(kind):
-        for about in get_args(hints[one.name])[1:]:
-            if isinstance(about, typer.models.OptionInfo):
-                panel = about.rich_help_panel
-                found.append(Option(one.name, hints[one.name], one.default, str(panel)))
-    return found
-
-
-def made_from(kind: type, given: Mapping[str, Any]) -> Any:
-    """A dataclass from those of its fields that are given; enums as the words they stand for."""
-    values = {one.name: given.get(one.name, one.default) for one in fields(kind)}
-    return kind(**{name: getattr(value, "value", value) for name, value in values.items()})
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """A model of the command line.
 
@@ -143,19 +240,21 @@ class Recipe:
     description : str
         What the report calls it.
     options : type
-        A dataclass: its annotated fields are options of the command.
-    prepare, result : str
-        ``module:name`` of the function and of the subclass of ``Result``.
+        A dataclass: fields made by ``option`` are options of the command.
+    prepare : str
+        ``module:name`` of a function that makes a ``Task`` of a ``Request``.
     samplers : dict from name to options
         What ``offcut compare`` sets against each other: options that differ.
     compared : tuple of str
         Options that ``offcut compare`` takes.
-    rows : type
-        A dataclass of the options for data.
+    without : tuple of str
+        Of the options for data (``Rows``), those that the model has no use for.
     approximate : tuple of str
         Those of ``samplers`` that are not exact.
     own_targets : bool
         Whether each of ``samplers`` has a posterior of its own.
+    former : dict from name to text
+        Options that are called otherwise now, and what to say.
     examples : tuple of str
         Commands.
     """
@@ -165,37 +264,25 @@ class Recipe:
     description: str
     options: type
     prepare: str
-    result: str
-    samplers: Mapping[str, Mapping[str, Any]]
-    compared: tuple[str, ...]
-    rows: type = WindowedRows
+    samplers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    compared: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     approximate: tuple[str, ...] = ()
     own_targets: bool = False
-    examples: tuple[str, ...] = field(default=(), repr=False)
+    former: Mapping[str, str] = field(default_factory=dict)
+    examples: tuple[str, ...] = ()
 
     def prepared(self, request: Request) -> Task:
-        """The model and the data of a request."""
         return resolve_name(self.prepare)(request)
-
-    def read(self, fit: Fit) -> Result:
-        """A finished fit in words, tables and pictures."""
-        return resolve_name(self.result)(fit)
-
-
-def compared_options(recipes: Iterable[Recipe]) -> list[Option]:
-    """The options of models that ``offcut compare`` takes, each once."""
-    found: dict[str, Option] = {}
-    for recipe in recipes:
-        found |= {
-            one.name: one for one in options_of(recipe.options) if one.name in recipe.compared
-        }
-    return list(found.values())
 
 
 _CURVES = {
     "paper's sweep": {"method": "augment", "joint_moves": False},
     "augment": {"method": "augment", "joint_moves": True},
     "collapsed": {"method": "collapsed", "joint_moves": True},
+}
+_COVARIANCE = {
+    "kernel": "the covariance function is chosen with --covariance, the sampler with --method"
 }
 #: All models, by name.
 RECIPES = {
@@ -207,10 +294,10 @@ RECIPES = {
             description="A truncated Dirichlet process mixture",
             options=MixtureOptions,
             prepare="offcut.app.fit.mixture:prepare",
-            result="offcut.app.fit.mixture:MixtureResult",
             samplers={f"weights {name}": {"weights": name} for name in ("latent", "window")},
             compared=("components", "transform"),
             own_targets=True,
+            former={"prior": "whose weights the Dirichlet process has is chosen with --weights"},
             examples=(
                 "offcut fit mixture sample.fcs --columns CD4,CD8 --transform asinh:150",
                 "offcut fit mixture cells.csv --lower 0 --upper 1 --group patient -o cells",
@@ -225,11 +312,11 @@ RECIPES = {
             description="A matrix Langevin model",
             options=LangevinOptions,
             prepare="offcut.app.fit.langevin:prepare",
-            result="offcut.app.fit.langevin:LangevinResult",
             samplers={one.name: {"method": one.name} for one in FRAMES if one.name != "fastest"},
             compared=("frame", "order", "prior_mean"),
-            rows=Rows,
+            without=("lower", "upper", "region", "outside"),
             approximate=tuple(one.name for one in FRAMES if not one.exact),
+            former={"kernel": "how concentrations move is chosen with --method"},
             examples=(
                 "offcut fit langevin orbits.csv --columns x1,x2,x3,y1,y2,y3 --frame 3x2",
                 "offcut fit langevin frames.npy --method collapsed",
@@ -242,9 +329,9 @@ RECIPES = {
             description="A Gaussian process density",
             options=DensityOptions,
             prepare="offcut.app.fit.curves:prepare_density",
-            result="offcut.app.fit.curves:DensityResult",
             samplers=_CURVES,
             compared=("base", "covariance", "length_scale", "variance"),
+            former=_COVARIANCE,
             examples=(
                 "offcut fit density voices.csv --columns shimmer --group status",
                 "offcut fit density times.npy --lower 0 --length-scale 1 --variance 1",
@@ -258,9 +345,9 @@ RECIPES = {
             description="A Gaussian process intensity",
             options=IntensityOptions,
             prepare="offcut.app.fit.curves:prepare_intensity",
-            result="offcut.app.fit.curves:IntensityResult",
             samplers=_CURVES,
             compared=("covariance", "length_scale", "variance"),
+            former=_COVARIANCE,
             examples=(
                 "offcut fit intensity mines.csv --columns year --lower 1851 --upper 1962",
                 "offcut fit intensity trees.csv --columns x,y --region "

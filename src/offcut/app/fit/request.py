@@ -6,7 +6,7 @@ A ``Request`` becomes a ``Task`` (a model and its data), that a ``Fit`` (posteri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,41 +14,45 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from offcut.app.fit.parse import parse_limits, parse_region, split_columns
+from offcut.app.fit.recipes import Rows
 from offcut.app.html import Page, Section
+from offcut.app.html.markup import literal
+from offcut.base import Model
 from offcut.errors import SettingsError
 from offcut.methods import AUTO
 from offcut.regions import Box
 from offcut.result.diagnostics import Table as Parameters
 from offcut.result.overview import Summary, summary
-from offcut.tables.read import read_table
-from offcut.tables.rows import box_of, check_groups, combined, settle_missing, settle_outside
-from offcut.tables.table import Table
+from offcut.tables.read import COMMAND_LINE, read_table
+from offcut.tables.table import Table, check_groups, settle_missing
+from offcut.tables.windows import box_of, combined, settle_outside
 
 
 @dataclass(frozen=True)
 class Request:
     """A fit as the command line asks for it.
 
-    ``sampling`` goes to ``offcut.sample``; ``options`` is the dataclass of the model's recipe.
+    ``options`` is the dataclass of the model's recipe; ``sampling`` goes to ``offcut.sample``.
     """
 
     model: str
     file: Path
-    columns: str | None = None
-    lower: str | None = None
-    upper: str | None = None
-    region: str | None = None
-    group: str | None = None
-    outside: str = "refuse"
-    missing: str = "refuse"
-    sampling: Mapping[str, Any] = field(default_factory=dict)
+    rows: Rows = field(default_factory=Rows)
     options: Any = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
 
-    def told(self) -> dict[str, Any]:
+    def as_settings(self) -> dict[str, Any]:
         """Everything, for ``settings.json``."""
-        return {**asdict(self), "file": str(self.file)}
+        return {
+            "model": self.model,
+            "file": str(self.file),
+            **asdict(self.rows),
+            "sampling": dict(self.sampling),
+            "options": asdict(self.options),
+        }
 
 
 @dataclass
@@ -57,29 +61,29 @@ class Task:
 
     Attributes
     ----------
-    model : any model of this library
+    model : Model
     data : dict from group to array
         One entry, named "", where everything goes into one run.
+    table : Table
+        Rows and columns, after rows were left out.
+    result : callable
+        Makes the ``Result`` of the finished fit: a subclass with words, tables and pictures.
     covariates : array or None
     method : str
         As of ``offcut.sample``.
-    table : Table
-        Rows and columns, after rows were left out.
     notes : list of str
         What the report should say of how the data were taken.
     guesses : list of str
         Those of the notes that the answer hangs on and nobody has confirmed.
-    extra : Any
-        What only this model knows (``Events`` of a mixture).
     """
 
-    model: Any
+    model: Model
     data: dict[str, np.ndarray]
     table: Table
+    result: Callable[[Fit], Result]
     covariates: np.ndarray | None = None
     notes: list[str] = field(default_factory=list)
     guesses: list[str] = field(default_factory=list)
-    extra: Any = None
     method: str = AUTO
 
 
@@ -89,20 +93,10 @@ class Fit:
 
     request: Request
     task: Task
-    posteriors: dict[str, xr.DataTree]
-    seconds: dict[str, float]
-    doubts: list[str]
+    posteriors: dict[str, xr.DataTree] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
     command: str = ""
-
-    @property
-    def model(self) -> Any:
-        """The model that was sampled."""
-        return self.task.model
-
-    @property
-    def table(self) -> Table:
-        """The data."""
-        return self.task.table
 
 
 def by_group(table: Table, values: np.ndarray) -> dict[str, np.ndarray]:
@@ -122,12 +116,22 @@ class Result:
     title = ""
 
     def __init__(self, fit: Fit) -> None:
-        self.fit = fit
+        self.fit, self.table, self.posteriors = fit, fit.task.table, fit.posteriors
+
+    @property
+    def model(self) -> Any:
+        """The model that was sampled; subclasses know which it is."""
+        return self.fit.task.model
+
+    @property
+    def probability(self) -> float:
+        """Of bands and circles, where the model has that option."""
+        return float(self.fit.request.options.probability)
 
     @cached_property
     def summaries(self) -> dict[str, Summary]:
         """``offcut.summary`` of each run."""
-        return {name: summary(posterior) for name, posterior in self.fit.posteriors.items()}
+        return {name: summary(posterior) for name, posterior in self.posteriors.items()}
 
     @property
     def doubts(self) -> list[str]:
@@ -153,16 +157,33 @@ class Result:
         """Pictures for the section on how far to trust the runs; by default none."""
 
 
-def parameters(tables: dict[str, Parameters]) -> Sheet:
+def grouped(head: Sequence[str], rows: Mapping[str, Iterable[Sequence[Any]]]) -> Sheet:
+    """One table of the rows of each group, with a column of its name where there are groups."""
+    if "" in rows:
+        return head, list(rows[""])
+    return ["group", *head], [[group, *row] for group, some in rows.items() for row in some]
+
+
+def parameters(tables: Mapping[str, Parameters]) -> Sheet:
     """The table of ``offcut.summary``, of all groups."""
-    rows = []
-    keys: list[str] = []
-    for group, table in tables.items():
-        for name, numbers in table.items():
-            keys = list(numbers)
-            rows.append([*([group] if group else []), name, *numbers.values()])
-    grouped = any(tables)
-    return ([*(["group"] if grouped else []), "parameter", *keys], rows)
+    keys = [key for table in tables.values() for numbers in table.values() for key in numbers]
+    return grouped(
+        ["parameter", *dict.fromkeys(keys)],
+        {
+            group: [[name, *numbers.values()] for name, numbers in table.items()]
+            for group, table in tables.items()
+        },
+    )
+
+
+def of(group: str) -> str:
+    """`` of GROUP``, where there are groups."""
+    return f" of {literal(group)}" if group else ""
+
+
+def named(what: str, group: str) -> str:
+    """The name of a picture, of each group where there are groups."""
+    return f"{what}-{group}" if group else what
 
 
 def percent(share: float) -> str:
@@ -172,38 +193,39 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
 
 
-def span(values: Any, probability: float = 0.9) -> tuple[float, float]:
+def span(values: ArrayLike, probability: float = 0.9) -> tuple[float, float]:
     """Ends of a central interval of draws."""
     tail = (1 - probability) / 2
     low, high = np.nanquantile(np.asarray(values, float), [tail, 1 - tail])
     return float(low), float(high)
 
 
-def plural(count: int, one: str, many: str | None = None) -> str:
+def plural(count: int, one: str) -> str:
     """``1 row``, ``2 rows``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
 def read_rows(request: Request, *, frames: bool = False) -> Table:
     """The file's rows, those with missing values refused or left out."""
-    columns = split_columns(request.columns)
-    table = read_table(request.file, columns, request.group, frames=frames)
-    return settle_missing(table, request.missing)
+    rows = request.rows
+    columns = split_columns(rows.columns)
+    table = read_table(request.file, columns, rows.group, interface=COMMAND_LINE, frames=frames)
+    return settle_missing(table, rows.missing)
 
 
 def read_boxed(request: Request) -> tuple[Table, Box | None]:
     """Rows inside of a window that must be a box, and the window."""
-    table = read_rows(request)
+    table, rows = read_rows(request), request.rows
     size = len(table.names)
-    lower = parse_limits(request.lower, "--lower", size)
-    upper = parse_limits(request.upper, "--upper", size)
-    region = None if request.region is None else parse_region(request.region)
+    lower = parse_limits(rows.lower, "--lower", size)
+    upper = parse_limits(rows.upper, "--upper", size)
+    region = None if rows.region is None else parse_region(rows.region)
     window = combined(box_of(lower, upper), region, size)
     if window is not None and not isinstance(window, Box):
         raise SettingsError(
-            f"--region {request.region}: offcut fit {request.model} takes a box only, because its "
+            f"--region {rows.region}: offcut fit {request.model} takes a box only, because its "
             "functions live on one; give Box(lower, upper), or --lower and --upper"
         )
-    table = settle_outside(table, window, request.outside)
+    table = settle_outside(table, window, rows.outside)
     check_groups(table)
     return table, window

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from offcut.langevin.evaluation import Cap
 from offcut.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PINK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: Places along a curve that a page carries; more only make it heavy.
 MOST_PLACES = 240
@@ -26,10 +31,10 @@ class Series:
     """A curve: values ``y`` at increasing places ``x``, and its band where it has one."""
 
     name: str
-    x: Any
-    y: Any
-    low: Any = None
-    high: Any = None
+    x: ArrayLike
+    y: ArrayLike
+    low: ArrayLike | None = None
+    high: ArrayLike | None = None
     colour: str = ""
 
 
@@ -37,14 +42,13 @@ class Series:
 class Hover:
     """The curves of one matplotlib ``Axes``, and what their abscissa is called."""
 
-    ax: Any
+    ax: Axes
     series: Sequence[Series]
     label: str = ""
 
     def data(self) -> dict[str, Any]:
         """What the page's script needs: where the axes are, their limits, the values."""
-        figure = self.ax.figure
-        figure.canvas.draw()
+        self.ax.figure.canvas.draw()
         box = self.ax.get_position()
         return {
             "box": _rounded([box.x0, 1 - box.y1, box.width, box.height]),
@@ -67,7 +71,7 @@ def _thinned(series: Series) -> dict[str, Any]:
     return found
 
 
-def _rounded(values: Any) -> list[float | None]:
+def _rounded(values: Iterable[float]) -> list[float | None]:
     """Five digits; what is not finite becomes null, which JSON knows."""
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in values]
 
@@ -78,7 +82,7 @@ COLOURS = ("blue", "orange", "green")
 
 
 def sphere_data(
-    x: Any,
+    x: ArrayLike,
     modes: Sequence[Cap],
     ahead: Sequence[Cap] | None,
     names: Sequence[str],
@@ -88,25 +92,21 @@ def sphere_data(
     x = np.asarray(x, float)
     if len(x) > MOST_FRAMES:
         x = x[np.sort(np.random.default_rng(0).choice(len(x), MOST_FRAMES, replace=False))]
-    columns = []
-    for mode in modes:
-        j = mode.column
-        columns.append(
-            {
-                "name": names[j],
-                "colour": COLOURS[j],
-                "points": np.round(x[:, :, j], 4).tolist(),
-                "mode": np.round(mode.centre, 4).tolist(),
-                "credible": round(float(mode.angle), 5),
-                "predictive": None if ahead is None else round(float(ahead[j].angle), 5),
-                "centre": None if ahead is None else np.round(ahead[j].centre, 4).tolist(),
-            }
-        )
-    return {
-        "columns": columns,
-        "axes": list(axes_names),
-        "share": float(modes[0].probability),
-    }
+    columns = [
+        {
+            "name": names[mode.column],
+            "colour": COLOURS[mode.column],
+            "points": np.round(x[:, :, mode.column], 4).tolist(),
+            "mode": np.round(mode.centre, 4).tolist(),
+            "credible": round(float(mode.angle), 5),
+            "predictive": None if new is None else round(float(new.angle), 5),
+            "centre": None if new is None else np.round(new.centre, 4).tolist(),
+        }
+        for mode in modes
+        for new in [None if ahead is None else ahead[mode.column]]
+    ]
+    share = float(modes[0].probability)
+    return {"columns": columns, "axes": list(axes_names), "share": share}
 
 
 #: Colours of our pictures, and the page's own, which differ in the dark.
@@ -133,8 +133,8 @@ def themed(svg: str) -> str:
     """
     names = {colour.lower(): name for colour, name in THEME.items()}
 
-    def variable(found: re.Match) -> str:
-        return f"var(--{names[found.group(0).lower()]})"
+    def variable(found: re.Match[str]) -> str:
+        return f"var(--{names[found[0].lower()]})"
 
     return _STYLE.sub(lambda style: _COLOUR.sub(variable, style.group(0)), svg)
 
@@ -150,7 +150,7 @@ def own_names(svg: str, prefix: str) -> str:
     return re.sub(r"(url\(#)", rf"\1{prefix}", svg)
 
 
-def as_svg(figure: Any) -> str:
+def as_svg(figure: Figure) -> str:
     """A whole SVG file, letters as outlines, the same bytes for the same picture."""
     import matplotlib as mpl
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple, SupportsFloat
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def plain_span(span: Span) -> str:
     return span.text + "".join(plain_span(one) for one in span.inside)
 
 
-def number(value: Any, digits: int = 3) -> str:
+def number(value: SupportsFloat, digits: int = 3) -> str:
     """A number with about so many significant digits, thousands with commas.
 
     >>> number(15892), number(0.01234), number(1234.5), number(float("nan")), number(2.0)
@@ -101,14 +101,12 @@ def number(value: Any, digits: int = 3) -> str:
     value = float(value)
     if math.isnan(value):
         return "not known"
+    size, sign = abs(value), "−" if value < 0 else ""
     if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    size = abs(value)
+        return f"{sign}∞"
     if size >= 10 ** (digits - 1):
-        return f"{value:,.0f}".replace("-", "−")
-    if size and size < 1e-4:
-        return f"{value:.2g}".replace("-", "−", 1) if value < 0 else f"{value:.2g}"
-    return f"{value:.{digits}g}".replace("-", "−")
+        return f"{sign}{size:,.0f}"
+    return f"{sign}{size:.2g}" if 0 < size < 1e-4 else f"{sign}{size:.{digits}g}"
 
 
 def percent(share: float) -> str:
@@ -126,7 +124,7 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if share >= 0.01 else f"{100 * share:.2g}%"
 
 
-def cell(value: Any) -> tuple[str, bool]:
+def cell(value: object) -> tuple[str, bool]:
     """Text of a table's cell, and whether it is a number."""
     if value is None:
         return "", False

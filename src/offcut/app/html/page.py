@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import xarray as xr
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -15,12 +16,16 @@ from offcut.app.html import runs
 from offcut.app.html.figures import Hover, as_svg, inlined, sphere_data
 from offcut.app.html.markup import anchor_of, cell, plain, spans
 from offcut.files import made, write
+from offcut.langevin.evaluation import Cap
 from offcut.numerics.text import visible
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NOTICES = ("note", "doubt", "simulated")
 
 
-def _seen(value: Any) -> Any:
+def _seen(value: object) -> str:
     """What a template prints: text from files may hold characters that act."""
     return value if isinstance(value, Markup) else visible(value, lines=True)
 
@@ -64,7 +69,7 @@ class Section:
     def table(
         self,
         columns: Sequence[str],
-        rows: Sequence[Sequence[Any]],
+        rows: Sequence[Sequence[object]],
         caption: str = "",
         *,
         cards: bool = False,
@@ -83,7 +88,7 @@ class Section:
 
     def figure(
         self,
-        figure: Any,
+        figure: Figure,
         name: str,
         caption: str,
         *,
@@ -91,6 +96,8 @@ class Section:
         hover: Hover | Sequence[Hover] | None = None,
     ) -> None:
         """A matplotlib picture as SVG, and what to see in it; it is closed afterwards."""
+        import matplotlib.pyplot as plt
+
         name = self.page.own_name(name)
         hovers = [hover] if isinstance(hover, Hover) else list(hover or ())
         curves = [one.data() for one in hovers]
@@ -107,13 +114,13 @@ class Section:
             width=f"{figure.get_size_inches()[0] * 120:.0f}",
             curves=curves,
         )
-        _close(figure)
+        plt.close(figure)
 
     def globe(
         self,
-        x: Any,
-        modes: Sequence[Any],
-        ahead: Sequence[Any] | None,
+        x: np.ndarray,
+        modes: Sequence[Cap],
+        ahead: Sequence[Cap] | None,
         *,
         names: Sequence[str],
         name: str,
@@ -139,7 +146,6 @@ class Section:
         self._add("summaries", found=summaries)
 
     def machine(self) -> None:
-        """The machine and the versions, as a table."""
         self.table(["", ""], runs.machine(), "Where this page was made")
 
 
@@ -163,9 +169,13 @@ class Page:
     True
     """
 
-    def __init__(self, title: str, lead: str = "", figures: Any = None) -> None:
-        self.title, self.lead = title, lead
-        self.figures = figures if figures is None or callable(figures) else Path(figures)
+    def __init__(
+        self,
+        title: str,
+        lead: str = "",
+        figures: Path | Callable[[str, str], object] | None = None,
+    ) -> None:
+        self.title, self.lead, self.figures = title, lead, figures
         self.sections: list[Section] = []
         self._names: set[str] = {"top"}
 
@@ -187,26 +197,17 @@ class Page:
 
     def keep(self, name: str, text: str) -> None:
         """Save a picture beside the page, where there is a folder for it."""
-        if callable(self.figures):
-            self.figures(name, text)
-        elif self.figures is not None:
+        if isinstance(self.figures, Path):
             write(made(self.figures) / name, text)
+        elif self.figures is not None:
+            self.figures(name, text)
 
     def html(self) -> str:
-        """The whole document."""
         here = files("offcut.app.html")
         style, script = ((here / name).read_text("utf-8") for name in ("page.css", "page.js"))
         return TEMPLATES.get_template("page.html").render(page=self, style=style, script=script)
 
-    def write(self, path: Any) -> Path:
+    def write(self, path: Path) -> Path:
         """Write the file; it is there whole or not at all."""
-        path = Path(path)
         made(path.parent)
         return write(path, self.html())
-
-
-def _close(figure: Any) -> None:
-    """Leave no figure open with pyplot, where it came from there."""
-    import matplotlib.pyplot as plt
-
-    plt.close(figure)

@@ -6,9 +6,8 @@ import math
 import os
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -19,14 +18,13 @@ from offcut.app.html.markup import number, percent
 COLUMNS = ("Run", "Draws", "Worst R-hat", "Smallest ESS", "Certificate", "Took", "Standing")
 
 
-@dataclass(frozen=True)
-class RunDiagnostics:
+class RunDiagnostics(NamedTuple):
     """The diagnostics of one run.
 
     Attributes
     ----------
     r_hat, ess : float
-        The worst over all parameters that are judged, |Y| included where rejections are drawn.
+        The worst over all parameters, |Y| included where rejections are drawn.
     r_hat_of, ess_of : str
         Of which parameter.
     certificate : str
@@ -45,6 +43,14 @@ class RunDiagnostics:
     trouble: tuple[str, ...]
     text: str
 
+    def facts(self) -> dict[str, str]:
+        """What matters most, in words."""
+        return {
+            "Worst R-hat": f"{self.r_hat:.3f} ({self.r_hat_of})",
+            "Smallest ESS": f"{number(self.ess)} ({self.ess_of})",
+            "Certificate": self.certificate,
+        }
+
 
 def diagnose(posterior: xr.DataTree) -> RunDiagnostics:
     """Read a run's diagnostics from its result."""
@@ -52,16 +58,16 @@ def diagnose(posterior: xr.DataTree) -> RunDiagnostics:
     from offcut.result.overview import summary
 
     found = summary(posterior)
-    judged = {name: (row["r_hat"], row["ess"]) for name, row in found.table.items()}
+    numbers = dict(found.table)
     if posterior.attrs["draws_rejections"]:
-        numbers = rejection_numbers(posterior)
-        judged["|Y|"] = (numbers["r_hat"], numbers["ess"])
-    r_hat_of = max(judged, key=lambda name: np.nan_to_num(judged[name][0], nan=np.inf))
-    ess_of = min(judged, key=lambda name: np.nan_to_num(judged[name][1], nan=-np.inf))
+        numbers["|Y|"] = rejection_numbers(posterior)
+    r_hat = {name: np.nan_to_num(row["r_hat"], nan=np.inf) for name, row in numbers.items()}
+    ess = {name: np.nan_to_num(row["ess"], nan=-np.inf) for name, row in numbers.items()}
+    r_hat_of, ess_of = max(r_hat, key=r_hat.__getitem__), min(ess, key=ess.__getitem__)
     return RunDiagnostics(
-        judged[r_hat_of][0],
+        numbers[r_hat_of]["r_hat"],
         r_hat_of,
-        judged[ess_of][1],
+        numbers[ess_of]["ess"],
         ess_of,
         certificate(posterior.attrs),
         tuple(found.trouble),
@@ -75,24 +81,22 @@ def certificate(attrs: Mapping[Any, Any]) -> str:
         return "draws no rejections: nothing restricted"
     if attrs["budget"] == "none":
         return "no budget: nothing restricted"
-    told = (
+    limit = (
         f"budget {attrs['budget']:,}; half of it would change the posterior by at most "
         f"{percent(attrs['tv_halving_limit'])}"
     )
     if math.isnan(attrs["tv_estimate"]):
-        return told
-    return f"{told}, none at all by about {percent(attrs['tv_estimate'])} (an estimate)"
+        return limit
+    return f"{limit}, none at all by about {percent(attrs['tv_estimate'])} (an estimate)"
 
 
-def describe(posterior: xr.DataTree, seconds: float | None) -> dict[str, Any]:
+def describe(posterior: xr.DataTree, seconds: float | None) -> dict[str, object]:
     """What matters of a run as (term, text), the reasons for doubt, and the whole summary."""
     attrs, found = posterior.attrs, diagnose(posterior)
     thin = f", every {attrs['thin']}th sweep kept" if attrs["thin"] > 1 else ""
     facts = {
         "Chains": f"{attrs['chains']} × {attrs['draws']:,} draws after {attrs['warmup']:,}{thin}",
-        "Worst R-hat": f"{found.r_hat:.3f} ({found.r_hat_of})",
-        "Smallest ESS": f"{number(found.ess)} ({found.ess_of})",
-        "Certificate": found.certificate,
+        **found.facts(),
         "Method": str(attrs["method"]),
         "Kernel": str(attrs["kernel"]),
         "Seed": str(attrs["seed"]),
@@ -109,20 +113,11 @@ def tabulate(
     rows, summaries = [], []
     for name, posterior, seconds in found:
         attrs, one = posterior.attrs, diagnose(posterior)
-        sweeps = f"{attrs['chains']} × {attrs['draws']:,}" + (
-            f" (of {attrs['draws'] * attrs['thin']:,})" if attrs["thin"] > 1 else ""
-        )
-        rows.append(
-            [
-                name,
-                sweeps,
-                f"{one.r_hat:.3f} ({one.r_hat_of})",
-                f"{number(one.ess)} ({one.ess_of})",
-                one.certificate,
-                "" if seconds is None else f"{number(seconds)} s",
-                f"**doubtful**: {' '.join(one.trouble)}" if one.trouble else "sound",
-            ]
-        )
+        thinned = f" (of {attrs['draws'] * attrs['thin']:,})" if attrs["thin"] > 1 else ""
+        draws = f"{attrs['chains']} × {attrs['draws']:,}{thinned}"
+        took = "" if seconds is None else f"{number(seconds)} s"
+        standing = f"**doubtful**: {' '.join(one.trouble)}" if one.trouble else "sound"
+        rows.append([name, draws, *one.facts().values(), took, standing])
         summaries.append((name, one.text))
     return rows, summaries
 

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -17,9 +17,14 @@ import xarray as xr
 import offcut
 from offcut.app.html.runs import processor
 from offcut.app.reproduce.versus_paper import Length
+from offcut.base import Kernel, Model
 from offcut.driver.checkpoints import forget
 from offcut.files import load_netcdf, made, save_netcdf, write
+from offcut.methods import AUTO
+from offcut.programs.identity import digest
 from offcut.result.tree import versions
+
+Found = TypeVar("Found")
 
 
 class FinishedRun(NamedTuple):
@@ -29,44 +34,59 @@ class FinishedRun(NamedTuple):
     seconds: float
     cpu: float
 
+    @property
+    def rejected(self) -> np.ndarray:
+        """|Y| of each sweep, (chain, draw)."""
+        return self.posterior["sample_stats"].dataset["rejected"].values
+
+    def minutes(self, iterations: int) -> float:
+        """CPU-minutes that so many sweeps took."""
+        attrs = self.posterior.attrs
+        sweeps = attrs["chains"] * (attrs["warmup"] + attrs["draws"] * attrs["thin"])
+        return iterations * self.cpu / sweeps / 60
+
 
 class RunStore:
     """Finished runs and measurements in a folder, each with what it was made of.
 
     Parameters
     ----------
-    folder : path
+    folder : Path
         Gets a folder for each run: ``posterior.nc``, ``facts.json``, and while it is under way
         ``checkpoint``.
-    tell : callable
+    log : callable
         Called with a line of text when something begins or ends.
     progress : bool
         Whether runs show their bars on a terminal.
+
+    Attributes
+    ----------
+    again : list of str
+        Names of what was found finished.
     """
 
-    def __init__(self, folder: Any, tell: Callable[[str], None], progress: bool = True) -> None:
-        self.folder, self.tell, self.progress = Path(folder), tell, progress
-        #: Names of what was found finished.
+    def __init__(self, folder: Path, log: Callable[[str], None], progress: bool = True) -> None:
+        self.folder, self.log, self.progress = folder, log, progress
         self.again: list[str] = []
 
     def sample(
         self,
         name: str,
-        model: Any,
+        model: Model,
         data: np.ndarray,
         length: Length,
         *,
         seed: int = 0,
-        kernel: Any = None,
-        method: str = "auto",
+        kernel: Kernel | None = None,
+        method: str = AUTO,
     ) -> FinishedRun:
         """``offcut.sample``, unless it is done; goes on where an earlier call stopped."""
         home = self.folder / name
         made_of = {
-            "model": model.identity() if hasattr(model, "identity") else repr(model),
+            "model": str(model.identity()),
             "method": method,
             "kernel": repr(kernel),
-            "data": hashlib.sha256(np.ascontiguousarray(data).tobytes()).hexdigest()[:16],
+            "data": digest(data),
             "length": list(length),
             "seed": seed,
             **where_it_ran(),
@@ -75,56 +95,55 @@ class RunStore:
         facts = _facts(home, made_of)
         posterior = None if facts is None else self._stored(file)
         if facts is not None and posterior is not None:
-            self.again.append(name)
-            self.tell(f"{name}: finished before")
+            self._found(name)
             return FinishedRun(posterior, facts["seconds"], facts["cpu"])
-        self.tell(
+        self.log(
             f"{name}: {length.chains} chains of {length.draws * length.thin:,} sweeps after "
             f"{length.warmup:,} ..."
         )
         # Named after what it is of, so that nothing else can take it for its own.
-        digest = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
-        clock = _Clock(home / f"checkpoint-{digest}")
+        clock = _Clock(home / f"checkpoint-{digest(json.dumps(made_of))}")
         settings = {**length._asdict(), "seed": seed, "kernel": kernel, "progress": self.progress}
-        settings["method"] = method
         with warnings.catch_warnings(), clock:
             warnings.simplefilter("ignore", offcut.errors.TrustWarning)  # they are on the page
-            posterior = offcut.sample(model, data, checkpoint=clock.checkpoint, **settings)
+            posterior = offcut.sample(
+                model, data, method=method, checkpoint=clock.checkpoint, **settings
+            )
             if posterior.attrs["interrupted"]:
                 raise KeyboardInterrupt(name)
         (home / "facts.json").unlink(missing_ok=True)  # until the new ones are there
         save_netcdf(posterior, file)
         _keep(home, made_of, {"seconds": clock.seconds, "cpu": clock.cpu})
         clock.forget()
-        self.tell(f"{name}: done in {clock.seconds:.0f} s")
+        self.log(f"{name}: done in {clock.seconds:.0f} s")
         return FinishedRun(posterior, clock.seconds, clock.cpu)
 
     def _stored(self, file: Path) -> xr.DataTree | None:
         """Draws of an earlier call, unless they are damaged."""
-        if not file.is_file():
-            return None
         try:
-            return load_netcdf(file)
+            return load_netcdf(file) if file.is_file() else None
         except Exception as error:  # a damaged file can fail at any byte
-            self.tell(f"{file} cannot be read ({error}); it is made again")
+            self.log(f"{file} cannot be read ({error}); it is made again")
             return None
 
-    def measure(self, name: str, made_of: dict[str, Any], compute: Callable[[], Any]) -> Any:
+    def measure(self, name: str, made_of: dict[str, object], compute: Callable[[], Found]) -> Found:
         """What ``compute`` returns (numbers, lists, dicts), unless it is done."""
         home = self.folder / name
         made_of = {**made_of, **where_it_ran()}
         facts = _facts(home, made_of)
         if facts is not None:
-            self.again.append(name)
-            self.tell(f"{name}: finished before")
+            self._found(name)
             return facts["found"]
-        self.tell(f"{name} ...")
+        self.log(f"{name} ...")
         started = time.perf_counter()
         found = compute()
-        made(home)
-        _keep(home, made_of, {"found": found})
-        self.tell(f"{name}: done in {time.perf_counter() - started:.0f} s")
+        _keep(made(home), made_of, {"found": found})
+        self.log(f"{name}: done in {time.perf_counter() - started:.0f} s")
         return found
+
+    def _found(self, name: str) -> None:
+        self.again.append(name)
+        self.log(f"{name}: finished before")
 
 
 class _Clock:
@@ -152,13 +171,12 @@ class _Clock:
             write(self._file, json.dumps([self.seconds, self.cpu]))
 
     def forget(self) -> None:
-        """The run is finished."""
         forget(self.checkpoint)
         self._file.unlink(missing_ok=True)
 
 
 @cache
-def where_it_ran() -> dict[str, Any]:
+def where_it_ran() -> dict[str, object]:
     """Versions, the code of this package and the processor: what else a result depends on."""
     code = hashlib.sha256()
     root = Path(offcut.__file__).parent
@@ -168,7 +186,7 @@ def where_it_ran() -> dict[str, Any]:
     return {"versions": versions(), "code": code.hexdigest()[:16], "processor": processor()}
 
 
-def _facts(home: Path, made_of: dict[str, Any]) -> dict[str, Any] | None:
+def _facts(home: Path, made_of: dict[str, object]) -> dict[str, Any] | None:
     """What is known of a finished thing, if it was made of the same."""
     try:
         facts = json.loads((home / "facts.json").read_text("utf-8"))
@@ -177,5 +195,5 @@ def _facts(home: Path, made_of: dict[str, Any]) -> dict[str, Any] | None:
     return facts if facts.get("made_of") == json.loads(json.dumps(made_of)) else None
 
 
-def _keep(home: Path, made_of: dict[str, Any], facts: dict[str, Any]) -> None:
+def _keep(home: Path, made_of: dict[str, object], facts: dict[str, object]) -> None:
     write(home / "facts.json", json.dumps({"made_of": made_of, **facts}, indent=1))

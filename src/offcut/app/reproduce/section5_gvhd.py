@@ -5,7 +5,8 @@ Its figures are read by their modes: those of a density on a grid, and how far e
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,11 +22,17 @@ from offcut.app.reproduce.versus_paper import (
     UNKNOWN,
     Claim,
     Plan,
+    checked,
+    counted,
     ratio,
     tabulate,
     timed,
 )
 from offcut.cytometry.events import Events
+from offcut.mixtures.populations import ByGroup
+
+#: CD4, CD8b and prominence (as a factor) of a mode.
+Mode = tuple[float, float, float]
 
 
 def modes(log_density: np.ndarray, least: float = 0.2) -> list[tuple[tuple[int, ...], float]]:
@@ -33,21 +40,10 @@ def modes(log_density: np.ndarray, least: float = 0.2) -> list[tuple[tuple[int, 
 
     A peak's prominence is how far one must go down (in log density) on the best way from it to
     a higher one; of the highest peak it is infinite. Found by flooding from above: cells in falling
-    order, each joined to the basins beside it.
+    order, each joined to the basins beside it. The density is on a grid of one or two dimensions,
+    -inf where there is nothing; ``least`` is the smallest prominence of the (index, prominence)
+    returned.
 
-    Parameters
-    ----------
-    log_density : array
-        On a grid of one or two dimensions; -inf where there is nothing.
-    least : float
-        Smallest prominence.
-
-    Returns
-    -------
-    list of (index, prominence)
-
-    Examples
-    --------
     >>> [(at, round(high, 1)) for at, high in modes(np.array([0.0, 2.0, 1.0, 3.0, 0.0]))]
     [((3,), inf), ((1,), 1.0)]
     """
@@ -81,7 +77,7 @@ def modes(log_density: np.ndarray, least: float = 0.2) -> list[tuple[tuple[int, 
     return [(tuple(map(int, np.unravel_index(peak, shape))), high) for peak, high in found]
 
 
-def _neighbours(place: tuple, shape: tuple[int, ...]) -> list[int]:
+def _neighbours(place: tuple[np.integer, ...], shape: tuple[int, ...]) -> list[int]:
     """Flat indices of the cells around, diagonals included."""
     around = np.stack(np.meshgrid(*[[-1, 0, 1]] * len(shape), indexing="ij"), axis=-1)
     cells = np.asarray(place) + around.reshape(-1, len(shape))
@@ -107,9 +103,9 @@ LEAST_SHARE = 0.01
 class Fit(NamedTuple):
     """A model, its events and its run."""
 
-    model: Any
+    model: offcut.TruncatedMixture
     events: Events
-    kept: FinishedRun
+    finished: FinishedRun
 
 
 def model_of(events: Events, truncated: bool = True) -> offcut.TruncatedMixture:
@@ -123,7 +119,7 @@ def model_of(events: Events, truncated: bool = True) -> offcut.TruncatedMixture:
     )
 
 
-def run(store: RunStore, plan: Plan, data: Any = None) -> dict[str, Fit]:
+def run(store: RunStore, plan: Plan, data: Path | None = None) -> dict[str, Fit]:
     """Both groups and, where planned, the control group as if nothing had been cut off."""
     found = {}
     for name in GROUPS if plan.ignored is None else (*GROUPS, "ignored"):
@@ -131,8 +127,8 @@ def run(store: RunStore, plan: Plan, data: Any = None) -> dict[str, Fit]:
         events = offcut.datasets.gvhd(name if truncated else "control")
         model = model_of(events, truncated)
         length = plan.mixture if truncated or plan.ignored is None else plan.ignored
-        kept = store.sample(f"gvhd-{name}", model, events.values, length)
-        found[name] = Fit(model, events, kept)
+        finished = store.sample(f"gvhd-{name}", model, events.values, length)
+        found[name] = Fit(model, events, finished)
     return found
 
 
@@ -153,28 +149,30 @@ def show(page: Page, found: dict[str, Fit], plan: Plan) -> list[Claim]:
     _mode_table(section, peaks)
     names = {**{name: name for name in GROUPS}, "ignored": "control, truncation ignored"}
     section.runs(
-        (f"gvhd {names[name]}", fit.kept.posterior, fit.kept.seconds) for name, fit in found.items()
+        (f"gvhd {names[name]}", fit.finished.posterior, fit.finished.seconds)
+        for name, fit in found.items()
     )
     return rows
 
 
-def _modes(fit: Fit) -> list[tuple[float, float, float]]:
-    """CD4, CD8b and prominence (as a factor) of the modes of the density of these two."""
+def _modes(fit: Fit) -> list[Mode]:
+    """Of the density of CD4 and CD8b."""
     across, up = (np.linspace(*ends, GRID) for ends in LIMITS)
     mesh = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-    density = fit.model.marginal(fit.kept.posterior, mesh, (0, 1), most=60).reshape(GRID, GRID)
+    density = fit.model.marginal(fit.finished.posterior, mesh, (0, 1), most=60)
     with np.errstate(divide="ignore"):
-        peaks = modes(np.log(density), np.log(1.1))
+        peaks = modes(np.log(density.reshape(GRID, GRID)), np.log(1.1))
     return [(across[j], up[i], float(np.exp(high))) for (i, j), high in peaks]
 
 
 def _picture(section: Section, name: str, fit: Fit, clear: int) -> None:
     """Events coloured by population, contours of the log posterior-mean density."""
-    labels = fit.model.labels(fit.kept.posterior, most=100)
+    posterior = fit.finished.posterior
+    labels = fit.model.labels(posterior, most=100)
+    names = fit.events.channels[:2]
     figure = offcut.plots.mixture(
-        fit.kept.posterior, fit.model, labels=labels, names=fit.events.channels[:2], grid=GRID,
-        limits=LIMITS,
-    )  # fmt: skip
+        posterior, fit.model, labels=labels, names=names, grid=GRID, limits=LIMITS
+    )
     large = [p for p in fit.model.populations(labels) if p.events >= LEAST_SHARE * len(fit.events)]
     section.figure(
         figure,
@@ -191,8 +189,8 @@ def _picture(section: Section, name: str, fit: Fit, clear: int) -> None:
             [
                 p.name,
                 p.events,
-                f"{percent(p.proportion)} ({_between(p.proportion_interval)})",
-                f"{percent(p.lost)} ({_between(p.lost_interval)})",
+                _with_interval(p.proportion, p.proportion_interval),
+                _with_interval(p.lost, p.lost_interval),
                 ", ".join(f"{m:.2f}" for m in p.mean),
             ]
             for p in large
@@ -201,24 +199,19 @@ def _picture(section: Section, name: str, fit: Fit, clear: int) -> None:
     )
 
 
-def _between(ends: tuple[float, float]) -> str:
-    return f"{percent(ends[0])} to {percent(ends[1])}"
+def _with_interval(share: ByGroup, ends: tuple[ByGroup, ByGroup]) -> str:
+    """Of the one group that was fitted."""
+    middle, low, high = (percent(float(one)) for one in (share, *ends))
+    return f"{middle} ({low} to {high})"
 
 
 def _rejections(name: str, fit: Fit) -> list[Claim]:
     """Events, the number of rejections and the time of one group."""
-    kept, attrs = fit.kept, fit.kept.posterior.attrs
-    rejected: np.ndarray = fit.kept.posterior["sample_stats"].dataset["rejected"].values
+    rejected = fit.finished.rejected
     paper, ours = PAPER_REJECTED[name], float(rejected.mean())
     by_chain = ", ".join(f"{mean:,.0f}" for mean in rejected.mean(axis=1))
-    sweeps = attrs["chains"] * (attrs["warmup"] + attrs["draws"] * attrs["thin"])
-    minutes = 1000 * kept.cpu / sweeps / 60
     return [
-        Claim(
-            f"Events, {name}", f"{PAPER_EVENTS[name]:,}", f"{len(fit.events):,}",
-            number(len(fit.events) - PAPER_EVENTS[name]), SAME
-            if len(fit.events) == PAPER_EVENTS[name] else OTHER,
-        ),
+        counted(f"Events, {name}", PAPER_EVENTS[name], len(fit.events)),
         Claim(
             f"Rejected points a sweep, {name}",
             f"{paper:,} on average",
@@ -232,14 +225,14 @@ def _rejections(name: str, fit: Fit) -> list[Claim]:
         timed(
             f"1,000 sweeps, {name}",
             PAPER_MINUTES,
-            minutes,
+            fit.finished.minutes(1000),
             "Another machine, a decade later; our sweep also splits, merges and reshapes clusters.",
             limit=True,
         ),
-    ]  # fmt: skip
+    ]
 
 
-def _claims(peaks: dict[str, list[tuple[float, float, float]]]) -> list[Claim]:
+def _claims(peaks: dict[str, list[Mode]]) -> list[Claim]:
     """What the paper says of modes."""
     clear = {name: [p for p in found if p[2] >= CLEAR] for name, found in peaks.items()}
     count = {name: len(found) for name, found in clear.items()}
@@ -248,47 +241,46 @@ def _claims(peaks: dict[str, list[tuple[float, float, float]]]) -> list[Claim]:
         for name, found in peaks.items()
     }
     faint = {name: above[name][0] if above[name] else 1.0 for name in GROUPS}
-    rows = [
-        Claim(
-            "Modes, control", "three clear ones",
+    return [
+        checked(
+            "Modes, control",
+            "three clear ones",
             f"{count['control']} from which density falls by a factor of {CLEAR:g} and more",
-            number(count["control"] - 3), SAME if count["control"] == 3 else OTHER,
-            "" if count["control"] == 3 else "What is clear is a matter of the factor; the table "
-            "below has them all.",
+            count["control"] == 3,
+            "What is clear is a matter of the factor; the table below has them all.",
+            difference=number(count["control"] - 3),
         ),
-        Claim(
-            "Modes, positive", "much less pronounced",
+        checked(
+            "Modes, positive",
+            "much less pronounced",
             f"{count['positive']} clear; beside the highest, the one that stands out most does so "
             f"by a factor of {faint['positive']:.2g}, against {faint['control']:.2g} in the "
             "control group",
-            "", SAME if faint["positive"] < faint["control"] / 2 else OTHER,
-            "" if faint["positive"] < faint["control"] / 2 else "See the table below.",
+            faint["positive"] < faint["control"] / 2,
+            "See the table below.",
         ),
-    ]  # fmt: skip
-    return [*rows, *_ignored(clear)]
+        *_ignored(clear),
+    ]
 
 
-def _ignored(clear: dict[str, list[tuple[float, float, float]]]) -> list[Claim]:
+def _ignored(clear: dict[str, list[Mode]]) -> list[Claim]:
     """What the paper says of a mixture that knows of no window."""
     claims = (
         ("Truncation ignored, control: modes", "obscured"),
-        (
-            "Truncation ignored, control: edges",
-            "modes forced away from the edges",
-        ),
+        ("Truncation ignored, control: edges", "modes forced away from the edges"),
     )
     if "ignored" not in clear:
         return [Claim(quantity, paper, "", "", NOT_RUN) for quantity, paper in claims]
-    count = {name: len(found) for name, found in clear.items()}
+    ours, theirs = len(clear["ignored"]), len(clear["control"])
     rows = [
-        Claim(
+        checked(
             *claims[0],
-            f"{count['ignored']} clear ones, against {count['control']}", "",
-            SAME if count["ignored"] < count["control"] else OTHER,
-            "" if count["ignored"] < count["control"] else "Ignoring the window does not hide the "
-            "modes here; the paper does not say how many components or which prior it had there.",
+            f"{ours} clear ones, against {theirs}",
+            ours < theirs,
+            "Ignoring the window does not hide the modes here; the paper does not say how many "
+            "components or which prior it had there.",
         )
-    ]  # fmt: skip
+    ]
     moved = [_lift(place, clear["ignored"]) for place in clear["control"] if place[1] < NEAR_EDGE]
     if moved:
         up, step = float(np.mean(moved)), LIMITS[1][1] / (GRID - 1)
@@ -303,13 +295,13 @@ def _ignored(clear: dict[str, list[tuple[float, float, float]]]) -> list[Claim]:
     return rows
 
 
-def _lift(place: tuple[float, float, float], others: list[tuple[float, float, float]]) -> float:
+def _lift(place: Mode, others: list[Mode]) -> float:
     """How far up in CD8b the nearest of other modes is."""
     near = min(others, key=lambda p: (p[0] - place[0]) ** 2 + (p[1] - place[1]) ** 2)
     return near[1] - place[1]
 
 
-def _mode_table(section: Section, peaks: dict[str, list[tuple[float, float, float]]]) -> None:
+def _mode_table(section: Section, peaks: dict[str, list[Mode]]) -> None:
     names = {"control": "control", "positive": "positive", "ignored": "control, ignored"}
     section.table(
         ["Group", "CD4", "CD8b", "Stands out by a factor of"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -19,14 +19,18 @@ from offcut.app.reproduce.versus_paper import (
     UNKNOWN,
     Claim,
     Plan,
+    checked,
     tabulate,
 )
 from offcut.plots.style import BLUE, GREY, ORANGE, STYLE, pyplot
 
+#: Posterior means of kappa and their Monte Carlo errors, by dimension and method.
+Means = dict[int, dict[str, tuple[np.ndarray, np.ndarray]]]
 #: The paper's setting: 50 frames of three columns.
 KAPPA, FRAMES = np.array([1.0, 5.0, 10.0]), 50
 METHODS = ("exchange", "augment", "asymptotic")
-LINES = (("augment", BLUE, "-"), ("asymptotic", ORANGE, "--"))
+#: Those compared with an exact one: colours of the picture and of the page, and the line.
+LINES = {"augment": (BLUE, "blue", "-"), "asymptotic": (ORANGE, "orange", "--")}
 PAPER_DIMENSIONS = (3, 4, 5, 8, 10)
 #: Monte Carlo errors that a sign takes.
 TOLD_APART = 2.0
@@ -42,7 +46,7 @@ def simulate(d: int, n: int = FRAMES, seed: int = 0) -> np.ndarray:
         return np.asarray(there.sample(jax.random.key(seed), (n,)))
 
 
-def run(store: RunStore, plan: Plan, data: Any = None) -> dict[int, dict[str, FinishedRun]]:
+def run(store: RunStore, plan: Plan, data: Path | None = None) -> dict[int, dict[str, FinishedRun]]:
     """Every method in every dimension."""
     methods = METHODS if plan.approximate_exchange else METHODS[1:]
     return {
@@ -70,7 +74,7 @@ def show(page: Page, found: dict[int, dict[str, FinishedRun]], plan: Plan) -> li
         "asymptotic formula. Lines are one data set for "
         "each d, as in the paper, so their bends mean little; their signs are the point."
     )
-    means = {d: {m: _mean(kept) for m, kept in runs.items()} for d, runs in found.items()}
+    means = {d: {m: _mean(one) for m, one in runs.items()} for d, runs in found.items()}
     _picture(section, means)
     rows = _rows(means)
     tabulate(section, rows)
@@ -84,62 +88,50 @@ def show(page: Page, found: dict[int, dict[str, FinishedRun]], plan: Plan) -> li
         "Posterior means with Monte Carlo errors",
     )
     section.runs(
-        (f"d = {d}, {method}", kept.posterior, kept.seconds)
+        (f"d = {d}, {method}", one.posterior, one.seconds)
         for d, runs in found.items()
-        for method, kept in runs.items()
+        for method, one in runs.items()
     )
     return rows
 
 
-def _mean(kept: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
+def _mean(finished: FinishedRun) -> tuple[np.ndarray, np.ndarray]:
     """Posterior mean of kappa and its Monte Carlo error."""
-    table = offcut.summary(kept.posterior).table
+    table = offcut.summary(finished.posterior).table
     rows = [table[f"kappa[{r}]"] for r in range(len(KAPPA))]
     return np.array([row["mean"] for row in rows]), np.array([row["mcse"] for row in rows])
 
 
-def _away(means: dict, d: int, method: str) -> tuple[np.ndarray, np.ndarray]:
+def _away(means: Means, d: int, method: str) -> tuple[np.ndarray, np.ndarray]:
     """Distance of a method's mean from the first one's, which is exact, and its error."""
     (mean, error), (truth, other) = means[d][method], next(iter(means[d].values()))
     return mean - truth, np.hypot(error, other)
 
 
-def _picture(section: Section, means: dict) -> None:
+def _picture(section: Section, means: Means) -> None:
     plt = pyplot()
     dimensions = list(means)
+    truth, *others = means[dimensions[0]]
+    hovers = []
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(1, 3, figsize=(8.6, 2.9), layout="constrained")
         for r, ax in enumerate(panels):
             ax.axhline(0.0, color=GREY, linewidth=0.8)
-            for method, colour, style in LINES:
-                if method not in list(means[dimensions[0]])[1:]:
+            curves = []
+            for method, (colour, on_page, style) in LINES.items():
+                if method not in others:
                     continue
                 away = np.array([_away(means, d, method) for d in dimensions])
                 ax.errorbar(
                     dimensions, away[:, 0, r], 2 * away[:, 1, r], color=colour, linestyle=style,
                     marker="o", markersize=4, label=method,
                 )  # fmt: skip
+                curves.append(Series(method, dimensions, away[:, 0, r], colour=on_page))
             ax.set_title(f"κ = {KAPPA[r]:g}")
             ax.set_xlabel("d")
-        panels[0].set_ylabel(f"posterior mean, less {next(iter(means[dimensions[0]]))}'s")
+            hovers.append(Hover(ax, curves, f"κ = {KAPPA[r]:g}, d"))
+        panels[0].set_ylabel(f"posterior mean, less {truth}'s")
         panels[0].legend()
-    hovers = [
-        Hover(
-            ax,
-            [
-                Series(
-                    method,
-                    dimensions,
-                    [_away(means, d, method)[0][r] for d in dimensions],
-                    colour=colour,
-                )
-                for method, colour in (("augment", "blue"), ("asymptotic", "orange"))
-                if method in list(means[dimensions[0]])[1:]
-            ],
-            f"κ = {KAPPA[r]:g}, d",
-        )
-        for r, ax in enumerate(panels)
-    ]
     section.figure(
         figure,
         "approximate-errors",
@@ -150,7 +142,7 @@ def _picture(section: Section, means: dict) -> None:
     )
 
 
-def _rows(means: dict) -> list[Claim]:
+def _rows(means: Means) -> list[Claim]:
     rows = [_agreement(means)]
     for d in PAPER_DIMENSIONS:
         paper = "close" if d == 5 else "underestimates" if d < 5 else "overestimates"
@@ -168,22 +160,20 @@ def _rows(means: dict) -> list[Claim]:
     return rows
 
 
-def _agreement(means: dict) -> Claim:
+def _agreement(means: Means) -> Claim:
     """Of augmentation and exchange, where both ran."""
-    told = ("Hamiltonian sampler against exchange", "almost no error")
+    claim = ("Hamiltonian sampler against exchange", "almost no error")
     if not all("exchange" in by_method for by_method in means.values()):
-        return Claim(*told, "", "", NOT_RUN)
+        return Claim(*claim, "", "", NOT_RUN)
     z = max(float(np.max(np.abs(a) / e)) for a, e in (_away(means, d, "augment") for d in means))
-    return Claim(
-        *told, f"at most {z:.1f} Monte Carlo errors over all d and κ", "",
-        SAME if z < ERRORS else OTHER, "" if z < ERRORS else "One of the two ran too briefly.",
-    )  # fmt: skip
+    here = f"at most {z:.1f} Monte Carlo errors over all d and κ"
+    return checked(*claim, here, z < ERRORS, "One of the two ran too briefly.")
 
 
 def _direction(away: np.ndarray, error: np.ndarray, sign: int) -> tuple[str, str]:
     """Whether all concentrations are off in one direction, as far as errors tell."""
-    told = np.abs(away) > TOLD_APART * error
-    right, wrong = told & (sign * away > 0), told & (sign * away < 0)
+    clear = np.abs(away) > TOLD_APART * error
+    right, wrong = clear & (sign * away > 0), clear & (sign * away < 0)
     if right.all():
         return SAME, ""
     if wrong.any():
@@ -191,7 +181,7 @@ def _direction(away: np.ndarray, error: np.ndarray, sign: int) -> tuple[str, str
     return UNKNOWN, f"{int(right.sum())} of {len(away)} are off by more than their errors allow."
 
 
-def _closeness(means: dict, away: np.ndarray) -> tuple[str, str]:
+def _closeness(means: Means, away: np.ndarray) -> tuple[str, str]:
     """Whether errors at d = 5 are the smallest of all dimensions, for each concentration."""
     others = [np.abs(_away(means, d, "asymptotic")[0]) for d in means if d != 5]
     smallest = np.abs(away) <= np.min(others, axis=0) if others else np.ones(len(away), bool)

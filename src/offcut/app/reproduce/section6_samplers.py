@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 
@@ -22,8 +23,9 @@ from offcut.app.reproduce.versus_paper import (
     Plan,
     tabulate,
 )
-from offcut.checks.comparison import rate_of
-from offcut.driver.timed import Chain
+from offcut.base import Kernel
+from offcut.checks.comparison import Rate, rate_of
+from offcut.driver.timed import Chain, Stretch
 from offcut.numerics.ess import effective_size
 from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot
 
@@ -40,19 +42,25 @@ COLOURS = ("blue", "orange", "green", "pink")
 WALK, EXCHANGE, APPROXIMATE = "random walk, augmented", "exchange", "asymptotic"
 
 
-def curves() -> dict[str, tuple[str, Any, tuple[float, ...]]]:
-    """Method, kernel and abscissas of every line of figure 3."""
-    found: dict[str, tuple[str, Any, tuple[float, ...]]] = {
-        WALK: ("augment", offcut.RandomWalk(0.1), WALK_SCALES),
-        EXCHANGE: ("exchange", offcut.RandomWalk(0.1), WALK_SCALES),
-    }
-    for steps in LEAPFROGS:
-        name = f"HMC, {steps} leapfrog step{'s' if steps > 1 else ''}"
-        found[name] = ("augment", offcut.HMC(0.1, steps), STEP_SIZES)
-    return found
+class Line(TypedDict):
+    """A sampler at several scales: rates of every round, seconds a sweep, posterior means."""
+
+    scales: list[float]
+    rates: list[list[float]]
+    seconds: list[float]
+    mean: list[list[float]]
 
 
-def run(store: RunStore, plan: Plan, data: Any = None) -> dict[str, Any]:
+class Found(TypedDict):
+    """Lines of figure 3, walks by name and trajectories by number of steps; the approximation."""
+
+    frames: str
+    walks: dict[str, Line]
+    trajectories: dict[int, Line]
+    asymptotic: Line
+
+
+def run(store: RunStore, plan: Plan, data: Path | None = None) -> Found:
     """All lines, and the time of a sweep of the approximate sampler."""
     name, x = next(iter(frames_from(data).items()))
     made_of = {
@@ -62,25 +70,39 @@ def run(store: RunStore, plan: Plan, data: Any = None) -> dict[str, Any]:
         "sweeps": plan.curve_sweeps,
         "rounds": plan.rounds,
     }
-    wanted = {**curves(), APPROXIMATE: ("asymptotic", offcut.RandomWalk(0.1), (0.15,))}
-    lines = {
-        line: store.measure(
-            f"samplers-{line.replace(',', '').replace(' ', '-')}",
+
+    def line(title: str, method: str, kernel: Kernel, scales: tuple[float, ...]) -> Line:
+        return store.measure(
+            f"samplers-{title.replace(',', '').replace(' ', '-')}",
             {**made_of, "scales": list(scales), "method": method, "kernel": repr(kernel)},
             partial(_line, x, method, kernel, scales, plan),
         )
-        for line, (method, kernel, scales) in wanted.items()
+
+    return {
+        "frames": name,
+        "walks": {
+            WALK: line(WALK, "augment", offcut.RandomWalk(0.1), WALK_SCALES),
+            EXCHANGE: line(EXCHANGE, "exchange", offcut.RandomWalk(0.1), WALK_SCALES),
+        },
+        "trajectories": {
+            steps: line(_title(steps), "augment", offcut.HMC(0.1, steps), STEP_SIZES)
+            for steps in LEAPFROGS
+        },
+        "asymptotic": line(APPROXIMATE, "asymptotic", offcut.RandomWalk(0.1), (0.15,)),
     }
-    return {"frames": name, "asymptotic": lines.pop(APPROXIMATE), "lines": lines}
+
+
+def _title(steps: int) -> str:
+    return f"HMC, {steps} leapfrog step{'s' if steps > 1 else ''}"
 
 
 def _line(
-    x: np.ndarray, method: str, kernel: Any, scales: tuple[float, ...], plan: Plan
-) -> dict[str, Any]:
-    """For each scale: effective draws per CPU-second of every round, seconds a sweep, the mean."""
+    x: np.ndarray, method: str, kernel: Kernel, scales: tuple[float, ...], plan: Plan
+) -> Line:
+    """A sampler at each scale, several rounds of it."""
     chain = Chain(model_of_the_paper(), x, "kappa", kernel, method=method)
     start = np.array([7.0, 11.0])
-    found: dict[str, Any] = {"scales": list(scales), "rates": [], "seconds": [], "mean": []}
+    found: Line = {"scales": list(scales), "rates": [], "seconds": [], "mean": []}
     for scale in scales:
         chain.start(start, scale)
         chain.run(SETTLING)
@@ -93,14 +115,14 @@ def _line(
     return found
 
 
-def _rate(stretch: Any) -> float:
+def _rate(stretch: Stretch) -> float:
     """Median over the concentrations of effective draws per CPU-second, as in the paper."""
     columns = [stretch.draws[:, r] for r in range(stretch.draws.shape[1])]
     sizes = [effective_size(one[None]) if np.ptp(one) else 1.0 for one in columns]
     return float(np.median(sizes) / stretch.seconds)
 
 
-def show(page: Page, found: dict[str, Any], plan: Plan) -> list[Claim]:
+def show(page: Page, found: Found, plan: Plan) -> list[Claim]:
     """Figure 3 and what the paper reads off it."""
     section = page.section("Exact samplers compared (section 6.4)", "samplers")
     section.text(
@@ -116,18 +138,18 @@ def show(page: Page, found: dict[str, Any], plan: Plan) -> list[Claim]:
         "Steps here are on log κ; the paper's are on κ, about κ times as large. `offcut compare` "
         "makes the same comparison on data of yours."
     )
-    lines = found["lines"]
-    walks = {name: line for name, line in lines.items() if not name.startswith("HMC")}
-    trajectories = {name: line for name, line in lines.items() if name.startswith("HMC")}
-    _picture(section, "left", walks, "standard deviation of a step of log κ")
+    trajectories = {_title(steps): line for steps, line in found["trajectories"].items()}
+    _picture(section, "left", found["walks"], "standard deviation of a step of log κ")
     _picture(section, "right", trajectories, "leapfrog step of log κ")
-    rows = _rows(walks, trajectories, found["asymptotic"], found["frames"] == "simulated")
+    rows = _rows(found["walks"], found["trajectories"], found["asymptotic"])
+    if found["frames"] == "simulated":
+        rows = [row._replace(verdict=SIMULATED) for row in rows]
     tabulate(section, rows)
     section.table(
         ["Sampler", "Best step", "Effective draws per CPU-second (95%)", "µs a sweep"],
         [
-            [name, line["scales"][k], _told(line, k), 1e6 * line["seconds"][k]]
-            for name, line in lines.items()
+            [name, line["scales"][k], _interval(line), 1e6 * line["seconds"][k]]
+            for name, line in {**found["walks"], **trajectories}.items()
             for k in [_best(line)]
         ],
         "Each sampler at its best step. Intervals are over stretches of one chain.",
@@ -135,46 +157,48 @@ def show(page: Page, found: dict[str, Any], plan: Plan) -> list[Claim]:
     return rows
 
 
-def _told(line: dict[str, Any], k: int) -> str:
-    rate = rate_of(line["rates"][k])
-    return f"{number(rate.middle)} ({number(rate.low)} to {number(rate.high)})"
-
-
-def _best(line: dict[str, Any]) -> int:
+def _best(line: Line) -> int:
     return int(np.argmax([rate_of(rates).middle for rates in line["rates"]]))
 
 
-def _picture(section: Section, side: str, lines: dict[str, Any], label: str) -> None:
+def _best_rate(line: Line) -> Rate:
+    return rate_of(line["rates"][_best(line)])
+
+
+def _interval(line: Line) -> str:
+    rate = _best_rate(line)
+    return f"{number(rate.middle)} ({number(rate.low)} to {number(rate.high)})"
+
+
+def _picture(section: Section, side: str, lines: dict[str, Line], label: str) -> None:
     plt = pyplot()
+    rates = {
+        name: np.array([[r.middle, r.low, r.high] for r in map(rate_of, line["rates"])]).T
+        for name, line in lines.items()
+    }
     series = []
     with plt.rc_context(STYLE):
         figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
-        for k, (name, line) in enumerate(lines.items()):
-            rates = [rate_of(repeats) for repeats in line["rates"]]
-            middle, low, high = np.array([[r.middle, r.low, r.high] for r in rates]).T
-            bars = np.stack([middle - low, high - middle])
+        for k, (name, (middle, low, high)) in enumerate(rates.items()):
+            scales = lines[name]["scales"]
             ax.errorbar(
-                line["scales"], middle, bars, marker="o", markersize=4, linewidth=1.5,
-                elinewidth=0.8, color=CHAIN_COLOURS[k], label=name,
+                scales, middle, [middle - low, high - middle], marker="o", markersize=4,
+                linewidth=1.5, elinewidth=0.8, color=CHAIN_COLOURS[k], label=name,
             )  # fmt: skip
-            series.append(Series(name, line["scales"], middle, low, high, COLOURS[k]))
-        top = max(np.max(one.y) for one in series)
-        ax.set_ylim(0, 1.3 * min(max(np.max(one.high) for one in series), 2 * top))
+            series.append(Series(name, scales, middle, low, high, COLOURS[k]))
+        top, highest = (max(one[row].max() for one in rates.values()) for row in (0, 2))
+        ax.set_ylim(0, 1.3 * min(highest, 2 * top))
         ax.set(xlabel=label, ylabel="effective draws per CPU-second")
         ax.legend(ncols=2)
+    best = "; ".join(f"{name} at {line['scales'][_best(line)]:g}" for name, line in lines.items())
     section.figure(
         figure,
         f"samplers-{side}",
         f"**Figure 3, {side}.** Effective draws per CPU-second by the size of a step, with 95% "
-        f"intervals. The best: {_summits(lines)}.",
+        f"intervals. The best: {best}.",
         alt=f"Effective draws per second by step size, {' and '.join(lines)}",
         hover=Hover(ax, series, "step"),
     )
-
-
-def _summits(lines: dict[str, Any]) -> str:
-    """Each line's best step, in words."""
-    return "; ".join(f"{name} at {line['scales'][_best(line)]:g}" for name, line in lines.items())
 
 
 def _nearness(ours: np.ndarray, theirs: tuple[float, float]) -> str:
@@ -185,34 +209,29 @@ def _nearness(ours: np.ndarray, theirs: tuple[float, float]) -> str:
     return CLOSE if any(low / 2 <= value <= 2 * high for value in ours) else OTHER
 
 
-def _between(first: dict[str, Any], second: dict[str, Any]) -> tuple[float, float, float]:
+def _between(first: Line, second: Line) -> tuple[float, float, float]:
     """How many times as fast the first line is as the second, each at its best, with 95% limits."""
-    one, other = (rate_of(line["rates"][_best(line)]) for line in (first, second))
+    one, other = _best_rate(first), _best_rate(second)
     middle = one.middle / other.middle
     wide = np.hypot(np.log(one.high / one.middle), np.log(other.high / other.middle))
     return middle, float(middle * np.exp(-wide)), float(middle * np.exp(wide))
 
 
-def _rows(
-    walks: dict[str, Any], trajectories: dict[str, Any], asymptotic: dict[str, Any], simulated: bool
-) -> list[Claim]:
+def _rows(walks: dict[str, Line], trajectories: dict[int, Line], asymptotic: Line) -> list[Claim]:
     """What the paper reads off figure 3, and the speed of the approximate sampler."""
-    order = sorted(
-        trajectories,
-        key=lambda name: rate_of(trajectories[name]["rates"][_best(trajectories[name])]).middle,
-    )
-    line, walk = trajectories[order[-1]], walks[WALK]
+    numbers = sorted(trajectories, key=lambda steps: _best_rate(trajectories[steps]).middle)
+    line, walk = trajectories[numbers[-1]], walks[WALK]
     k = _best(walk)
-    fastest = max(walks.values(), key=lambda one: rate_of(one["rates"][_best(one)]).middle)
+    fastest = max(walks.values(), key=lambda one: _best_rate(one).middle)
     variances = (walk["scales"][k] * np.array(walk["mean"][k])) ** 2
     steps = line["scales"][_best(line)] * np.array(line["mean"][_best(line)])
-    numbers = [int(name.split()[1]) for name in order]
     ratio, gain = _between(walks[EXCHANGE], walk), _between(line, fastest)
     exact = np.mean([one["seconds"][_best(one)] for one in walks.values()])
     speed = float(exact / asymptotic["seconds"][0])
-    edge = " The best step is the end of the range that was tried." if _at_the_end(line) else ""
+    at_the_end = _best(line) in (0, len(line["scales"]) - 1)
+    edge = " The best step is the end of the range that was tried." if at_the_end else ""
     low, high = PAPER_VARIANCE
-    rows = [
+    return [
         Claim(
             "Best variance of a random walk on κ", f"{low:g} to {high:g}",
             ", ".join(f"{v:.2g}" for v in variances) + " (in the units of either κ)", "",
@@ -256,14 +275,8 @@ def _rows(
             "it is a matter of the code.",
         ),
     ]  # fmt: skip
-    return [row._replace(verdict=SIMULATED) for row in rows] if simulated else rows
 
 
 def _times(found: tuple[float, float, float]) -> str:
     middle, low, high = found
     return f"{middle:.2g} times (95% from {low:.2g} to {high:.2g})"
-
-
-def _at_the_end(line: dict[str, Any]) -> bool:
-    """Whether the best step is the first or the last of those that were tried."""
-    return _best(line) in (0, len(line["scales"]) - 1)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import numpy as np
+import xarray as xr
 
 import offcut
 from offcut.app.html import Hover, Page, Section, Series
 from offcut.app.html.markup import number, percent
 from offcut.app.reproduce.finished import FinishedRun, RunStore
-from offcut.app.reproduce.versus_paper import OTHER, SAME, Claim, Plan, ratio, tabulate, timed
+from offcut.app.reproduce.versus_paper import (
+    Claim,
+    Plan,
+    checked,
+    counted,
+    ratio,
+    tabulate,
+    timed,
+)
 
 LABEL = "shimmer, scaled to 0–5"
 COLOURS = {"disease": "blue", "control": "orange"}
@@ -40,7 +49,7 @@ def model_of_the_paper() -> offcut.GPDensity:
     return offcut.GPDensity(base=base, length_scale=1.0, variance=1.0)
 
 
-def run(store: RunStore, plan: Plan, data: Any = None) -> dict[str, FinishedRun]:
+def run(store: RunStore, plan: Plan, data: Path | None = None) -> dict[str, FinishedRun]:
     """Both groups."""
     model = model_of_the_paper()
     return {
@@ -52,7 +61,7 @@ def run(store: RunStore, plan: Plan, data: Any = None) -> dict[str, FinishedRun]
 def show(page: Page, found: dict[str, FinishedRun], plan: Plan) -> list[Claim]:
     """Figures 5 and 6, and their numbers."""
     model, grid = model_of_the_paper(), np.linspace(-1.5, 5.5, 281)
-    both = {name: kept.posterior for name, kept in found.items()}
+    both = {name: finished.posterior for name, finished in found.items()}
     section = page.section("Voices and Parkinson's disease (section 7.2)", "parkinsons")
     section.text(
         "Densities of voice shimmer: a normal base bent by a Gaussian process, with the paper's "
@@ -78,13 +87,13 @@ def show(page: Page, found: dict[str, FinishedRun], plan: Plan) -> list[Claim]:
     )
     rows = _numbers(model, found, grid, places)
     tabulate(section, rows)
-    section.runs(
-        (f"parkinsons {name}", kept.posterior, kept.seconds) for name, kept in found.items()
-    )
+    section.runs((f"parkinsons {name}", one.posterior, one.seconds) for name, one in found.items())
     return rows
 
 
-def _densities(section: Section, model: Any, both: dict[str, Any], grid: np.ndarray) -> None:
+def _densities(
+    section: Section, model: offcut.GPDensity, both: dict[str, xr.DataTree], grid: np.ndarray
+) -> None:
     figure = offcut.plots.density_bands(both, model, BAND, grid=grid, xlabel=LABEL)
     curves = []
     for name, posterior in both.items():
@@ -98,7 +107,8 @@ def _densities(section: Section, model: Any, both: dict[str, Any], grid: np.ndar
         alt="Densities of shimmer of the disease and the control group with bands",
         hover=Hover(figure.axes[0], curves, "shimmer"),
     )
-    difference = model.compare(both["disease"], both["control"], grid, probability=BAND)
+    less = model.compare(both["disease"], both["control"], grid, probability=BAND)
+    curve = Series("disease − control", grid, less.mean, less.lower, less.upper)
     figure = offcut.plots.difference(
         both["disease"], model, both["control"], BAND, names=list(both), grid=grid, xlabel=LABEL
     )
@@ -108,19 +118,13 @@ def _densities(section: Section, model: Any, both: dict[str, Any], grid: np.ndar
         f"Not in the paper: disease less control, with its {BAND:.0%} band. Where the band is off "
         "zero, place by place, the densities differ with that probability.",
         alt="Difference of the two densities with its band",
-        hover=Hover(
-            figure.axes[0],
-            [
-                Series(
-                    "disease − control", grid, difference.mean, difference.lower, difference.upper
-                )
-            ],
-            "shimmer",
-        ),
+        hover=Hover(figure.axes[0], [curve], "shimmer"),
     )
 
 
-def _function(section: Section, model: Any, posterior: Any, grid: np.ndarray) -> None:
+def _function(
+    section: Section, model: offcut.GPDensity, posterior: xr.DataTree, grid: np.ndarray
+) -> None:
     values = model.function(posterior, grid)
     low, middle, high = np.quantile(values, [(1 - BAND) / 2, 0.5, (1 + BAND) / 2], axis=(0, 1))
     figure = offcut.plots.function_band(posterior, model, BAND, grid=grid, xlabel=LABEL)
@@ -135,42 +139,38 @@ def _function(section: Section, model: Any, posterior: Any, grid: np.ndarray) ->
 
 
 def _numbers(
-    model: Any, found: dict[str, FinishedRun], grid: np.ndarray, places: np.ndarray
+    model: offcut.GPDensity, found: dict[str, FinishedRun], grid: np.ndarray, places: np.ndarray
 ) -> list[Claim]:
-    rows = []
-    for name, kept in found.items():
-        n, paper = kept.posterior.attrs["n_observations"], PAPER_RECORDINGS[name]
-        rows.append(
-            Claim(
-                f"Recordings, {name}", number(paper), number(n), number(n - paper),
-                SAME if n == paper else OTHER,
-            )
-        )  # fmt: skip
-    disease = found["disease"].posterior
-    rows += _rejections(found)
-    rows += [_crossing(model, disease, grid), _origin(places), *_shapes(model, found, grid)]
-    for name, kept in found.items():
-        attrs = kept.posterior.attrs
-        sweeps = attrs["chains"] * (attrs["warmup"] + attrs["draws"])
-        minutes = PAPER_ITERATIONS * kept.cpu / sweeps / 60
-        rows.append(
-            timed(
-                f"{PAPER_ITERATIONS:,} iterations, {name}",
-                PAPER_MINUTES[name],
-                minutes,
-                "A finite basis in place of dense matrices, compiled code, a newer machine.",
-            )
+    recordings = [
+        counted(
+            f"Recordings, {name}",
+            PAPER_RECORDINGS[name],
+            finished.posterior.attrs["n_observations"],
         )
-    return rows
+        for name, finished in found.items()
+    ]
+    times = [
+        timed(
+            f"{PAPER_ITERATIONS:,} iterations, {name}",
+            PAPER_MINUTES[name],
+            finished.minutes(PAPER_ITERATIONS),
+            "A finite basis in place of dense matrices, compiled code, a newer machine.",
+        )
+        for name, finished in found.items()
+    ]
+    return [
+        *recordings,
+        *_rejections(found),
+        _crossing(model, found["disease"].posterior, grid),
+        _origin(places),
+        *_shapes(model, found, grid),
+        *times,
+    ]
 
 
 def _rejections(found: dict[str, FinishedRun]) -> list[Claim]:
     """How many there are in a sweep; the paper gives numbers for the positive group."""
-    rejected = {
-        name: kept.posterior["sample_stats"].dataset["rejected"].values
-        for name, kept in found.items()
-    }
-    n = {name: kept.posterior.attrs["n_observations"] for name, kept in found.items()}
+    rejected = {name: finished.rejected for name, finished in found.items()}
     half = {name: np.quantile(values, [0.25, 0.75]) for name, values in rejected.items()}
     most = {name: values.max(axis=1) for name, values in rejected.items()}  # of each chain
     low, high = PAPER_TYPICAL
@@ -188,39 +188,40 @@ def _rejections(found: dict[str, FinishedRun]) -> list[Claim]:
     for name in found:
         inside = float(((rejected[name] >= low) & (rejected[name] <= high)).mean())
         rows.append(
-            Claim(
+            checked(
                 f"Rejected proposals a sweep, {name}",
                 f"typically {low} to {high}" + ("" if name == "disease" else " (of the positive)"),
                 f"middle half {half[name][0]:,.0f} to {half[name][1]:,.0f}",
-                f"{percent(inside)} of sweeps in the paper's range",
-                SAME if typical(name) else OTHER,
-                "" if typical(name) else why,
+                typical(name),
+                why,
+                difference=f"{percent(inside)} of sweeps in the paper's range",
             )
         )
         lowest, highest = most[name].min(), most[name].max()
         rows.append(
-            Claim(
-                f"The most in a run, {name}", number(PAPER_LARGEST),
+            checked(
+                f"The most in a run, {name}",
+                number(PAPER_LARGEST),
                 f"{lowest:,} to {highest:,} in each of {len(most[name])} chains",
-                ratio(float(np.median(most[name])), PAPER_LARGEST),
-                SAME if lowest <= PAPER_LARGEST <= highest else OTHER,
-                "" if lowest <= PAPER_LARGEST <= highest else why,
+                lowest <= PAPER_LARGEST <= highest,
+                why,
+                difference=ratio(float(np.median(most[name])), PAPER_LARGEST),
             )
-        )  # fmt: skip
-    size = n["disease"] + rejected["disease"]
-    rows.append(
-        Claim(
-            "Points at which f is evaluated, disease", "typically about 100, at most about 600",
-            f"typically {np.median(size):,.0f}, at most {size.max():,}", "",
-            SAME if np.median(size) < 150 else OTHER,
-            "The recordings alone are more than the paper's typical size."
-            if n["disease"] > 100 else "",
         )
-    )  # fmt: skip
+    size = found["disease"].posterior.attrs["n_observations"] + rejected["disease"]
+    rows.append(
+        checked(
+            "Points at which f is evaluated, disease",
+            "typically about 100, at most about 600",
+            f"typically {np.median(size):,.0f}, at most {size.max():,}",
+            bool(np.median(size) < 150),
+            "The recordings alone are more than the paper's typical size.",
+        )
+    )
     return rows
 
 
-def _crossing(model: Any, disease: Any, grid: np.ndarray) -> Claim:
+def _crossing(model: offcut.GPDensity, disease: xr.DataTree, grid: np.ndarray) -> Claim:
     """Where f is above its prior mean, among the data."""
     last = float(disease["observed_data"].dataset["x"].values.max())
     grid = grid[(grid >= 0) & (grid <= last)]
@@ -228,43 +229,48 @@ def _crossing(model: Any, disease: Any, grid: np.ndarray) -> Claim:
     edges = np.flatnonzero(np.diff(np.concatenate([[0], up.astype(int), [0]])))
     spans = [f"{grid[a]:.2f} to {grid[b - 1]:.2f}" for a, b in zip(*[iter(edges)] * 2, strict=True)]
     right = up[grid > PAPER_CROSSING]
-    return Claim(
-        "f above its prior mean, disease", f"to the right of {PAPER_CROSSING}",
+    return checked(
+        "f above its prior mean, disease",
+        f"to the right of {PAPER_CROSSING}",
         f"median of f above 0 from {' and '.join(spans)}" if spans else "nowhere",
-        f"{percent(float(right.mean()))} of the places to the right",
-        SAME if right.mean() > 0.8 else OTHER,
-        "" if right.mean() > 0.8 else "Base and f share the tail between them: a wider base leaves "
-        "less of it to f. The paper's column and scaling are not stated.",
-    )  # fmt: skip
+        bool(right.mean() > 0.8),
+        "Base and f share the tail between them: a wider base leaves less of it to f. The paper's "
+        "column and scaling are not stated.",
+        difference=f"{percent(float(right.mean()))} of the places to the right",
+    )
 
 
 def _origin(places: np.ndarray) -> Claim:
     """Where rejections are."""
     close, right = float((np.abs(places) < 0.5).mean()), float((places > 1).mean())
-    return Claim(
-        "Places of rejections, disease", "most near the origin",
-        f"{percent(close)} within 0.5 of it, {percent(right)} above 1", "",
-        SAME if close > 0.5 else OTHER,
-        "" if close > 0.5 else "The base is wider than the density on both sides, and what it "
-        "proposes too much there is rejected.",
-    )  # fmt: skip
+    return checked(
+        "Places of rejections, disease",
+        "most near the origin",
+        f"{percent(close)} within 0.5 of it, {percent(right)} above 1",
+        close > 0.5,
+        "The base is wider than the density on both sides, and what it proposes too much there is "
+        "rejected.",
+    )
 
 
-def _shapes(model: Any, found: dict[str, FinishedRun], grid: np.ndarray) -> list[Claim]:
+def _shapes(
+    model: offcut.GPDensity, found: dict[str, FinishedRun], grid: np.ndarray
+) -> list[Claim]:
     """Skewness of each group's density by its quantiles, with its interval over draws."""
     rows = []
     for name, paper in (("control", "fairly Gaussian"), ("disease", "skewed to the right")):
         density = model.density(found[name].posterior, grid, draws=True)[:, ::10]
         low, middle, high = np.quantile(_skewness(grid, density), [0.05, 0.5, 0.95])
-        as_told = low > 0 if name == "disease" else low < 0 < high
         rows.append(
-            Claim(
-                f"Shape, {name}", paper,
+            checked(
+                f"Shape, {name}",
+                paper,
                 f"skewness by the 10, 50 and 90% points {middle:.2f} (90% from {low:.2f} to "
-                f"{high:.2f})", "", SAME if as_told else OTHER,
-                "" if as_told else "Zero would be symmetric.",
+                f"{high:.2f})",
+                low > 0 if name == "disease" else low < 0 < high,
+                "Zero would be symmetric.",
             )
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from offcut.app.html import Page, Section
+from offcut.app.html.markup import number
 from offcut.files import made, write
 
 #: How a comparison ends, in a word.
@@ -45,14 +46,27 @@ def tabulate(section: Section, rows: list[Claim], caption: str = "Beside the pap
     )
 
 
+def checked(
+    quantity: str, paper: str, here: str, holds: bool, why: str = "", *, difference: str = ""
+) -> Claim:
+    """A claim that holds here or does not; ``why`` is said where it does not."""
+    return Claim(quantity, paper, here, difference, SAME if holds else OTHER, "" if holds else why)
+
+
+def counted(quantity: str, paper: int, here: int, why: str = "") -> Claim:
+    """A number of things, here as many as in the paper or not."""
+    difference = number(here - paper)
+    return checked(quantity, number(paper), number(here), here == paper, why, difference=difference)
+
+
 def timed(quantity: str, paper: float, here: float, why: str, *, limit: bool = False) -> Claim:
     """A time of the paper in minutes (or an upper limit of it) beside ours in CPU-minutes."""
-    told = f"less than {paper:g} minutes" if limit else f"{paper:g} minutes"
+    theirs = f"less than {paper:g} minutes" if limit else f"{paper:g} minutes"
     if math.isnan(here):
-        return Claim(quantity, told, "not known", "", UNKNOWN, "The run was killed and resumed.")
+        return Claim(quantity, theirs, "not known", "", UNKNOWN, "The run was killed and resumed.")
     verdict = OTHER if here >= paper else SAME if limit else FASTER
     spent = f"{60 * here:.2g} CPU-seconds, compiling included"
-    return Claim(quantity, told, spent, "" if limit else ratio(here, paper), verdict, why)
+    return Claim(quantity, theirs, spent, "" if limit else ratio(here, paper), verdict, why)
 
 
 def ratio(ours: float, theirs: float) -> str:
@@ -147,20 +161,14 @@ class PartReport(NamedTuple):
         )
 
     def save(self, folder: Path, part: str) -> None:
-        """Into the folder of the runs."""
-        write(_file(made(folder), part), json.dumps(self))
+        write(made(folder) / f"{part}.json", json.dumps(self))
 
     @staticmethod
     def load(folder: Path, part: str) -> PartReport:
-        """As saved."""
-        sections, rows, again = json.loads(_file(folder, part).read_text("utf-8"))
+        sections, rows, again = json.loads((folder / f"{part}.json").read_text("utf-8"))
         return PartReport([tuple(s) for s in sections], [Claim(*row) for row in rows], again)
 
     def add_to(self, page: Page) -> None:
         """At the end of another page."""
         for title, anchor, level, parts in self.sections:
             page.section(title, anchor, level).parts += parts
-
-
-def _file(folder: Path, part: str) -> Any:
-    return folder / f"{part}.json"

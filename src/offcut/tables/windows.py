@@ -1,4 +1,4 @@
-"""Rows that cannot be data: with nothing in a column, or outside of the window."""
+"""The window of a table: limits and regions put together, and rows that lie outside."""
 
 from __future__ import annotations
 
@@ -7,48 +7,12 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float
 
 from offcut.errors import DataError, SettingsError
 from offcut.regions import Box, Region
+from offcut.regions.box import SIDES
 from offcut.tables.table import Table
-
-#: A group with fewer rows says nothing about itself.
-LEAST_IN_GROUP = 2
-
-
-def settle_missing(table: Table, what: str) -> Table:
-    """Refuse rows with a missing or infinite value, or leave them out (``what`` is "drop")."""
-    rows, names = _missing(table, table.places)
-    if not len(rows):
-        return table
-    if what == "drop":
-        return table.without(rows, "have a missing value")
-    raise DataError(
-        f"{len(rows):,} of {len(table.kept):,} rows of {table.source} have a missing or infinite "
-        f"value in {', '.join(names)}: {table.told(rows)}. Leave them out with --missing drop if "
-        "the reason has nothing to do with the value; or choose other columns with --columns"
-    )
-
-
-def check_finite(table: Table, detectors: Sequence[str]) -> None:
-    """Refuse missing values in chosen columns, and in those that spill into them."""
-    if not len(table.all_values):
-        raise DataError(f"{table.source or 'the source'} has no events: nothing to learn from")
-    used = list(dict.fromkeys([*table.places, *map(table.all_names.index, detectors)]))
-    rows, names = _missing(table, used)
-    if len(rows):
-        raise DataError(
-            f"{len(rows):,} of {len(table.kept):,} events have a missing or infinite value in "
-            f"{', '.join(names)} ({table.told(rows)}); leave these rows out: a value that was not "
-            "recorded is not an event"
-        )
-
-
-def _missing(table: Table, places: Sequence[int]) -> tuple[np.ndarray, list[str]]:
-    """Rows with a missing or infinite value in these columns, and the columns that have any."""
-    bad = ~np.isfinite(table.all_values[:, places])
-    names = [table.all_names[places[int(column)]] for column in np.flatnonzero(bad.any(axis=0))]
-    return np.flatnonzero(bad.any(axis=1)), names
 
 
 def settle_outside(table: Table, window: Region | None, what: str, *, note: str = "") -> Table:
@@ -73,8 +37,10 @@ def settle_outside(table: Table, window: Region | None, what: str, *, note: str 
     )
 
 
-def is_inside(window: Region, values: np.ndarray) -> np.ndarray:
-    """Whether each row (n, d) lies in the window."""
+def is_inside(
+    window: Region, values: Float[np.ndarray, "rows columns"]
+) -> Bool[np.ndarray, " rows"]:
+    """Whether each row lies in the window."""
     if isinstance(window, Box):
         low, high, at_low, at_high = _of_columns(window, values.shape[1])
         above = np.where(at_low, values >= low, values > low)
@@ -99,7 +65,9 @@ def check_inside(table: Table, box: Box, note: str) -> None:
     )
 
 
-def _sides(window: Region, names: Sequence[str], values: np.ndarray) -> list[str]:
+def _sides(
+    window: Region, names: Sequence[str], values: Float[np.ndarray, "rows columns"]
+) -> list[str]:
     """For boxes: how many below and above, column by column where there are any."""
     if not isinstance(window, Box):
         return []
@@ -156,31 +124,15 @@ def meet(first: Box, second: Box, size: int) -> Box:
     low, high = np.maximum(low_a, low_b), np.minimum(high_a, high_b)
     left = (left_a | (low_a < low)) & (left_b | (low_b < low))
     right = (right_a | (high_a > high)) & (right_b | (high_b > high))
-    words = {(1, 1): "both", (1, 0): "left", (0, 1): "right", (0, 0): "neither"}
-    closed = [words[int(a), int(b)] for a, b in zip(left, right, strict=True)]
     if (low > high).any():
         raise SettingsError(f"nothing lies both in {first!r} and in {second!r}")
-    return Box(low, high, closed)
+    return Box(low, high, sided(left, right))
 
 
-def check_groups(table: Table) -> None:
-    """Refuse groups that are too small, and a single one."""
-    if table.group is None:
-        return
-    sizes = np.bincount(table.group, minlength=len(table.group_names))
-    if len(table.group_names) < 2:
-        raise DataError(
-            f"--group: column {table.group_name!r} has one value only, {table.group_names[0]!r}; "
-            "leave --group out, or name a column that tells groups apart"
-        )
-    small = [
-        f"{name!r} ({size} row{'' if size == 1 else 's'})"
-        for name, size in zip(table.group_names, sizes, strict=True)
-        if size < LEAST_IN_GROUP
-    ]
-    if small:
-        raise DataError(
-            f"--group: in column {table.group_name!r} there is too little in {', '.join(small)}; "
-            f"expected at least {LEAST_IN_GROUP} rows in each group. Is the name misspelt? Correct "
-            "it, or leave these rows out of the file"
-        )
+def sided(
+    closed_lower: Bool[np.ndarray, " columns"], closed_upper: Bool[np.ndarray, " columns"]
+) -> list[str]:
+    """The words of ``Box`` for limits that belong to it."""
+    words = {sides: word for word, sides in SIDES.items()}
+    pairs = zip(closed_lower.tolist(), closed_upper.tolist(), strict=True)
+    return [words[left, right] for left, right in pairs]

@@ -1,4 +1,6 @@
-"""What a look before a run finds: data that pile up at a value, a prior under which little passes.
+"""Looks around every run: at the data and the prior before it, at what it left out after it.
+
+Cheap ones, which decide whether a costly one is worth it (``prior_rates.py``, ``unvisited.py``).
 
 Many observations with exactly the same extreme value: censored, or just so? Values *beyond* a limit
 that were never recorded are truncated: that is what a window says. Values beyond a limit that were
@@ -10,11 +12,14 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import xarray as xr
 from jaxtyping import Bool, Float, PyTree
 
 from offcut.base import Doubt, Prepared
+from offcut.checks import unvisited
 from offcut.checks.prior_rates import FEW, count_accepted
 from offcut.driver.budget import warmup_budget
+from offcut.driver.chains import Drawn
 from offcut.models.data import Observed
 from offcut.models.recording import Clamped
 from offcut.models.rejection import RejectionModel
@@ -29,6 +34,12 @@ ABOVE_OTHER_TIES = 3
 QUICK_DRAWS, QUICK_PROPOSALS = 100, 2048
 #: Sweeps of all chains from which on that look is worth its second.
 LONG_RUN = 4000
+#: With less missing information than this a chain forgets within ten sweeps where it was, and the
+#: data, not the rejections, hold the parameters: there is nothing to get stuck in. (Runs that were
+#: stuck had 0.97 and more.)
+WORTH_A_LOOK = 0.8
+#: A shorter run is a trial; a look would take longer than the run.
+ENOUGH_DRAWS = 1000
 
 
 def pile_ups(model: RejectionModel, data: Observed, n: int) -> list[Doubt]:
@@ -160,3 +171,28 @@ def warning_before(model: RejectionModel, arrays: Observed, n: int) -> str | Non
         "lead elsewhere, this run will be slow and mix badly: tighten the prior, or move it to "
         "where the data can come from; offcut.prior_acceptance(model) shows more."
     )
+
+
+def note_beyond(
+    posterior: xr.DataTree, model: RejectionModel | None, data: PyTree, drawn: Drawn
+) -> None:
+    """Look where a run has not been, if it is worth it, and write what was found into attrs.
+
+    They are ``beyond_share``, ``beyond_shift``, ``beyond_place`` and ``beyond_note``.
+    """
+    attrs = posterior.attrs
+    missing = attrs["missing_information"]
+    if not attrs["draws_rejections"]:
+        found = unvisited.Beyond(note="this sampler draws no rejections")
+    elif drawn.stats["rejected"].size < ENOUGH_DRAWS:
+        found = unvisited.Beyond(note=f"fewer than {ENOUGH_DRAWS:,} draws")
+    elif np.isfinite(missing) and missing < WORTH_A_LOOK:
+        found = unvisited.Beyond(note="no need: little information is missing")
+    else:
+        try:
+            found = unvisited.look_beyond(
+                model, data, drawn, attrs["n_observations"], attrs["seed"]
+            )
+        except Exception as error:  # a finished run is not lost to a look at its neighbourhood
+            found = unvisited.Beyond(note=f"failed: {type(error).__name__}: {error}")
+    attrs.update({f"beyond_{name}": value for name, value in found._asdict().items()})
