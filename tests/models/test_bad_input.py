@@ -17,6 +17,9 @@ import offcut
 from offcut.driver import chains as run_module
 from offcut.errors import DataError, ModelError, SettingsError, StartError
 
+#: Calls are wrong on purpose; our own messages answer, not the check of types.
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 X = np.linspace(0.1, 2.0, 20)
 KERNEL = offcut.RandomWalk(0.3)
 

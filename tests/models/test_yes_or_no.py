@@ -13,6 +13,9 @@ from offcut.errors import ModelError
 from offcut.regions import Box, Predicate
 from offcut.samplers.choice import prepare
 
+#: Calls are wrong on purpose; our own messages answer, not the check of types.
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 X = np.array([0.3, 0.7, 1.2, 0.4])
 
 

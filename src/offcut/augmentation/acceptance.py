@@ -12,7 +12,6 @@ from jaxtyping import Array, Bool, Float
 from offcut.augmentation.rejections import Layout
 from offcut.errors import DataError, ModelError
 from offcut.models.data import Observed, PointLike
-from offcut.models.filtered import Truncated
 from offcut.models.prior import Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.rendering import shown
@@ -71,7 +70,7 @@ def broken_promise(
 ) -> ModelError:
     """The error for a log_accept that is NaN or above 0, or a window that is no window."""
     place = f"theta={shown(theta)}, y={shown(point)}"
-    if isinstance(model, Truncated):
+    if model.inside is not None:  # the filter is a window
         return ModelError(
             f"inside returned neither yes nor no at y={shown(point)}, but a number that is not 0 "
             "or 1 (or NaN); return a boolean, for example with a comparison. If recording is a "

@@ -30,12 +30,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Int, PyTree
 
-from offcut.augmentation.acceptance import (
-    Worst,
-    no_worst,
-    refuse_broken,
-    update_worst,
-)
+from offcut.augmentation.acceptance import Worst, no_worst, refuse_broken, update_worst
 from offcut.augmentation.rejections import (
     Layout,
     Rejected,
@@ -45,7 +40,7 @@ from offcut.augmentation.rejections import (
 )
 from offcut.base import MEMORY_LIMIT, MOST_REJECTED
 from offcut.errors import MemoryLimitError, SettingsError, StartError
-from offcut.models.data import Observed, as_covariates, pad_rows, point_like, point_size
+from offcut.models.data import HostPoints, Observed, as_covariates, pad_rows, point_like, point_size
 from offcut.models.prior import Theta
 from offcut.models.rejection import Proposed, Proposer, RejectionModel
 from offcut.numerics.arrays import exclusive_count, materialised, write_rows
@@ -409,7 +404,7 @@ def augment(
     n: int,
     *,
     covariates: object = None,
-) -> tuple[Points, Points]:
+) -> tuple[HostPoints, HostPoints]:
     """Algorithm 1: run the rejection sampler to ``n`` acceptances.
 
     Parameters

@@ -9,7 +9,7 @@ gradient to HMC and NUTS.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,12 +28,8 @@ Count = int | Int[Array, ""]
 Sums = TypeVar("Sums")
 #: What a sum is differentiated in: theta, or a vector.
 At = TypeVar("At", bound=PyTree[Shaped[Array, "..."]])
-
-
-class LogJoint(Protocol):
-    """log p(X, Y | theta)."""
-
-    def __call__(self, theta: Theta, observed: Observed, rejected: Rejected | None) -> Scalar: ...
+#: ``(theta, observed, rejected) -> log p(X, Y | theta)``.
+LogJoint = Callable[[Theta, Observed, Rejected | None], Scalar]
 
 
 def log_joint(model: RejectionModel, layout: Layout) -> LogJoint:

@@ -28,8 +28,8 @@ T = TypeVar("T")
 Covariates = tuple[Points, ...]
 #: Data on the host: one array, or a dict or tuple of such.
 HostPoints: TypeAlias = PyTree[Shaped[np.ndarray, "_ ..."]]
-#: Shapes and dtypes of one point.
-PointLike: TypeAlias = PyTree[jax.ShapeDtypeStruct | Shaped[Array, "..."]]
+#: What has the shapes and dtypes of one point.
+PointLike: TypeAlias = PyTree[jax.ShapeDtypeStruct | Array | np.ndarray | np.generic]
 
 
 class Whole(NamedTuple):

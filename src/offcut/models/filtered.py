@@ -179,6 +179,10 @@ class Filtered(RejectionModel):
         base, noise = self.source.given
         return call(name, base, prior=self.prior.given, **settings, noise=noise, **self._options())
 
+    def propose_points(self, key: KeyArray, theta: Theta, size: int) -> Points:
+        """The base as one batch."""
+        return self.source.sample_block(key, theta, size)
+
     def recorded(self, point: Point) -> Point:
         """The noisy value where there is measurement error."""
         return self.source.recorded(point)
@@ -189,7 +193,7 @@ class Filtered(RejectionModel):
 
 
 class Selected(Filtered):
-    """The model that ``offcut.selected`` makes; the base is sampled as a batch."""
+    """The model that ``offcut.selected`` makes."""
 
     def __init__(
         self,
@@ -210,14 +214,6 @@ class Selected(Filtered):
 
     def __repr__(self) -> str:
         return self._called("selected", **self._given)
-
-    def propose_block(self, key: KeyArray, theta: Theta, size: int) -> Proposed:
-        """Base draws as one batch."""
-        key_point, key_accept = jax.random.split(key)
-        points = self.source.sample_block(key_point, theta, size)
-        log_accept = jax.vmap(self.log_accept, (None, 0))(theta, points)
-        uniform = jax.random.uniform(key_accept, (size,))
-        return Proposed(points, uniform < jnp.exp(log_accept), log_accept)
 
 
 def _of_noisy(name: str, function: Filter) -> Filter:
@@ -297,7 +293,7 @@ class Truncated(Filtered):
 
     def propose_block(self, key: KeyArray, theta: Theta, size: int) -> Proposed:
         """Base draws as one batch, no uniforms."""
-        points = self.source.sample_block(key, theta, size)
+        points = self.propose_points(key, theta, size)
         answers = jax.vmap(self._answer)(points)
         log_accept = None if answers.dtype == bool else _log_of(answers)
         return Proposed(points, answers.astype(bool), log_accept)

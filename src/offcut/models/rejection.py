@@ -272,10 +272,14 @@ class RejectionModel(Model):
     def propose_block(self, key: KeyArray, theta: Theta, size: int) -> Proposed:
         """``size`` proposals at one theta, with their acceptance decided."""
         key_point, key_accept = jax.random.split(key)
-        points = jax.vmap(self.propose, (0, None))(jax.random.split(key_point, size), theta)
+        points = self.propose_points(key_point, theta, size)
         log_accept = jax.vmap(self.log_accept, (None, 0))(theta, points)
         uniform = jax.random.uniform(key_accept, (size,))
         return Proposed(points, uniform < jnp.exp(log_accept), log_accept)
+
+    def propose_points(self, key: KeyArray, theta: Theta, size: int) -> Points:
+        """``size`` proposals at one theta, nothing decided."""
+        return jax.vmap(self.propose, (0, None))(jax.random.split(key, size), theta)
 
     def propose_one(self, key: KeyArray, theta: Theta, *covariate: Point) -> Proposed:
         """One proposal for one observation, with its acceptance decided."""

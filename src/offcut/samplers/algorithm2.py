@@ -14,7 +14,7 @@ the identity, so the target stays and the cost has a hard bound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +65,7 @@ Flag = Bool[Array, ""]
 Update = Callable[..., Theta]
 
 
+@runtime_checkable
 class HasTheta(Protocol):
     """What the states of all samplers of a model have: theta, and what the data leave open."""
 
@@ -140,16 +141,11 @@ class ModelSampler(Sampler, Generic[S]):
 
     def impute(self, key: KeyArray, state: S, stage: Stage, data: Observed) -> tuple[S, Info]:
         """What is hidden | theta, X."""
-        state, _, stats = self.complete(key, state, data)
-        return state, Info(stats, jnp.int32(OK), {})
-
-    def complete(self, key: KeyArray, state: S, data: Observed) -> tuple[S, Observed, Stats]:
-        """Draw what is hidden given theta: the state with it, the completed data, statistics."""
-        if state.imputed is None:
-            return state, data, {}
+        assert state.imputed is not None
         theta = self.model.prior.constrain(state.position, state.exact)
         imputed, stats = impute(self.model, key, theta, data, state.imputed)
-        return state._replace(imputed=imputed), completed(data, imputed), stats  # type: ignore[attr-defined]
+        new = state._replace(imputed=imputed)  # type: ignore[attr-defined] # states are tuples
+        return new, Info(stats, jnp.int32(OK), {})
 
     def kernel_step(
         self,
