@@ -28,10 +28,12 @@ CHECKED = (
     "offcut.augmentation",
     "offcut.base",
     "offcut.checks",
+    "offcut.cytometry",
     "offcut.datasets",
     "offcut.driver",
     "offcut.estimators",
     "offcut.files",
+    "offcut.gp",
     "offcut.kernels",
     "offcut.methods",
     "offcut.mixtures",
@@ -41,6 +43,7 @@ CHECKED = (
     "offcut.regions",
     "offcut.result",
     "offcut.samplers",
+    "offcut.tables",
 )
 #: A whole number is a float too, and a complex number (numpy's ArrayLike relies on it).
 CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"

@@ -116,6 +116,11 @@ def runs() -> dict[str, Callable[[], Any]]:
         return build
 
     fixed = {"length_scale": 1.0, "variance": 1.0}
+    space = np.random.default_rng(1).normal(size=(20, 3))
+
+    def uniform(theta: Any) -> Any:
+        return dist.Uniform(0.0, np.abs(line).max() + theta["excess"])
+
     return {
         "NUTS": run(normal, x, kernel=offcut.NUTS()),
         "HMC": run(normal, x, kernel=offcut.HMC(num_steps=4)),
@@ -142,6 +147,17 @@ def runs() -> dict[str, Callable[[], Any]]:
         "density, two dimensions": run(lambda: offcut.GPDensity(basis=4), cloud, budget=400),
         "mixture of groups": run(mixture("latent", hierarchical=True), cloud, covariates=groups),
         "mixture, budget": run(mixture("latent"), cloud, budget=40),
+        "density, HMC": run(
+            lambda: offcut.GPDensity(basis=8), line, kernel=offcut.HMC(num_steps=4)
+        ),
+        "density, a family whose support moves": run(
+            lambda: offcut.GPDensity(uniform, prior={"excess": dist.LogNormal()}, basis=8, **fixed),
+            np.abs(line),
+        ),
+        "density, three dimensions": run(lambda: offcut.GPDensity(basis=4), space),
+        "intensity, no joint moves": run(
+            lambda: offcut.GPIntensity((0, 1), basis=8, joint_moves=False), line
+        ),
     }
 
 

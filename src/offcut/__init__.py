@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from offcut.checks.mixing_bound import mixing_rate_bound
     from offcut.checks.model_check import check
     from offcut.checks.prior_rates import prior_acceptance
-    from offcut.gp.birth_death import BirthDeath
     from offcut.gp.model import GPDensity, GPIntensity
     from offcut.gp.updates import EllipticalSlice, PolyaGamma
     from offcut.kernels.hmc import HMC
@@ -54,7 +53,6 @@ _HOMES = {
     "GPIntensity": "offcut.gp.model",
     "PolyaGamma": "offcut.gp.updates",
     "EllipticalSlice": "offcut.gp.updates",
-    "BirthDeath": "offcut.gp.birth_death",
     "sample": "offcut.sampling",
     "augment": "offcut.augmentation.algorithm1",
     "check": "offcut.checks.model_check",
@@ -74,15 +72,18 @@ _HOMES = {
     "regions": "offcut.regions",
     "errors": "offcut.errors",
 }
-# What were kernels and are methods; PseudoMarginal is one with settings.
-_METHODS = {
-    "Direct": 'method="direct", kernel=offcut.NUTS(...)',
-    "Exchange": 'method="exchange", kernel=offcut.RandomWalk(scale=...)',
+#: What old names are answered with: kernels that are methods now, and what is no longer here.
+_GONE = {
+    "BirthDeath": "is gone: all rejections are drawn anew in every sweep, which mixes faster; the "
+    "local changes are benchmarks/birth_death.py in the repository",
+    "Direct": 'is a method now: offcut.sample(model, data, method="direct", '
+    "kernel=offcut.NUTS(...)); the kernel may be left out",
+    "Exchange": 'is a method now: offcut.sample(model, data, method="exchange", '
+    "kernel=offcut.RandomWalk(scale=...)); the kernel may be left out",
 }
 __all__ = [
     "HMC",
     "NUTS",
-    "BirthDeath",
     "Clamped",
     "Conjugate",
     "EllipticalSlice",
@@ -116,11 +117,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
-    if name in _METHODS:
-        raise AttributeError(
-            f"offcut.{name} is a method now: offcut.sample(model, data, {_METHODS[name]}); the "
-            "kernel may be left out"
-        )
+    if name in _GONE:
+        raise AttributeError(f"offcut.{name} {_GONE[name]}")
     if home is None:
         raise AttributeError(f"module 'offcut' has no attribute {name!r}")
     refuse_fork()  # importing computes already

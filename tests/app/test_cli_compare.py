@@ -112,6 +112,7 @@ def test_own_model_from_end_to_end(folder):
     page = (folder / "out" / "report.html").read_text("utf-8")
     assert "Samplers compared: models.py:heights" in page
     assert page.count("<svg") == 1
+    assert [path.name for path in (folder / "out" / "figures").iterdir()] == ["rates.svg"]
 
 
 def test_what_is_refused(folder):

@@ -108,13 +108,13 @@ def test_a_sphere_carries_its_circles():
     random = np.random.default_rng(0)
     x = np.linalg.qr(np.eye(3, 2) + 0.3 * random.normal(size=(3000, 3, 2))).Q
     modes, ahead = caps(x, 0.5), caps(x, 0.9)
-    data = sphere_data(x, modes, ahead, ("first", "second"), "xyz")
+    data = sphere_data(x, modes, ahead, ("first", "second"))
     json.dumps(data, allow_nan=False)
     first = data["columns"][0]
     assert len(first["points"]) == 2000
     assert first["credible"] < first["predictive"]
     assert np.linalg.norm(first["mode"]) == pytest.approx(1, abs=1e-3)
-    alone = sphere_data(x, modes, None, ("first", "second"), "xyz")
+    alone = sphere_data(x, modes, None, ("first", "second"))
     assert alone["columns"][1]["predictive"] is None
 
 

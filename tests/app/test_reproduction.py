@@ -26,20 +26,7 @@ from offcut.app.reproduce.section6_vectorcardiograms import (
     simulated,
 )
 from offcut.app.reproduce.section7_parkinsons import _skewness, shimmer
-from offcut.app.reproduce.versus_paper import (
-    CLOSE,
-    FASTER,
-    FULL,
-    OTHER,
-    QUICK,
-    SAME,
-    SIMULATED,
-    UNKNOWN,
-    Claim,
-    Length,
-    PartReport,
-    timed,
-)
+from offcut.app.reproduce.versus_paper import FULL, QUICK, Claim, Length, PartReport, Verdict, timed
 from offcut.base import OK, Info, Model, Prepared, Sampler
 from offcut.checks.comparison import rate_of
 from offcut.driver.timed import Chain, Stretch
@@ -53,7 +40,7 @@ class Runs:
 
     def __init__(self, folder):
         self.said = []
-        self.store = RunStore(folder, self.said.append, progress=False)
+        self.store = RunStore(folder, self.said.append)
 
 
 def test_a_finished_run_is_not_run_again(tmp_path, truncated_normal, observations, monkeypatch):
@@ -168,10 +155,10 @@ def test_intervals_hold_the_geometric_mean():
 
 
 def test_times_are_faster_or_differ():
-    assert timed("run", 2.0, 0.5, "").verdict == FASTER
-    assert timed("run", 2.0, 4.0, "").verdict == OTHER
-    assert timed("run", 2.0, 0.5, "", limit=True).verdict == SAME
-    assert timed("run", 2.0, float("nan"), "").verdict == UNKNOWN
+    assert timed("run", 2.0, 0.5, "").verdict == Verdict.FASTER
+    assert timed("run", 2.0, 4.0, "").verdict == Verdict.OTHER
+    assert timed("run", 2.0, 0.5, "", limit=True).verdict == Verdict.SAME
+    assert timed("run", 2.0, float("nan"), "").verdict == Verdict.UNKNOWN
 
 
 def test_the_data_are_those_of_the_paper():
@@ -238,16 +225,16 @@ def test_a_chain_that_stands_still_is_worth_one_draw():
 
 
 def test_ranges_of_the_paper():
-    assert _nearness(np.array([1.2, 5.0]), (1.0, 1.5)) == SAME
-    assert _nearness(np.array([2.5, 9.0]), (1.0, 1.5)) == CLOSE
-    assert _nearness(np.array([0.2, 50.0]), (1.0, 1.5)) == OTHER
+    assert _nearness(np.array([1.2, 5.0]), (1.0, 1.5)) == Verdict.SAME
+    assert _nearness(np.array([2.5, 9.0]), (1.0, 1.5)) == Verdict.CLOSE
+    assert _nearness(np.array([0.2, 50.0]), (1.0, 1.5)) == Verdict.OTHER
 
 
 def test_a_direction_needs_to_be_told_apart_from_zero():
     error = np.array([0.1, 0.1])
-    assert _direction(np.array([-1.0, -0.5]), error, -1)[0] == SAME
-    assert _direction(np.array([-1.0, -0.1]), error, -1)[0] == UNKNOWN
-    assert _direction(np.array([-1.0, 0.5]), error, -1)[0] == OTHER
+    assert _direction(np.array([-1.0, -0.5]), error, -1)[0] == Verdict.SAME
+    assert _direction(np.array([-1.0, -0.1]), error, -1)[0] == Verdict.UNKNOWN
+    assert _direction(np.array([-1.0, 0.5]), error, -1)[0] == Verdict.OTHER
 
 
 def test_the_posterior_by_quadrature_says_where_its_grid_ends():
@@ -274,7 +261,7 @@ def test_an_unknown_part_is_refused():
 
 def test_without_data_frames_are_simulated_and_marked(tmp_path):
     assert list(frames_from(None)) == ["simulated"]
-    report = PartReport([("Part", "vcg", 2, [{"kind": "text", "text": "a < b"}])], [], [])
+    report = PartReport("Part", [{"kind": "text", "text": "a < b"}], [], [])
     report.save(tmp_path / "runs" / "quick", "vcg")
     text = write_page(["vcg"], QUICK, None, tmp_path, time.time()).read_text()
     assert "<p>a &lt; b</p>" in text
@@ -284,11 +271,11 @@ def test_without_data_frames_are_simulated_and_marked(tmp_path):
 
 def test_the_page_counts_what_differs_and_what_was_finished_before(tmp_path):
     rows = [
-        Claim("a number", "3", "4", "1", OTHER, "because"),
-        Claim("a time", "2 minutes", "1 second", "", FASTER),
+        Claim("a number", "3", "4", "1", Verdict.OTHER, "because"),
+        Claim("a time", "2 minutes", "1 second", "", Verdict.FASTER),
     ]
-    rows.append(Claim("an imitation", "3", "3", "0", SIMULATED))
-    PartReport([("Voices", "parkinsons", 2, [])], rows, ["parkinsons-control"]).save(
+    rows.append(Claim("an imitation", "3", "3", "0", Verdict.SIMULATED))
+    PartReport("Voices", [], rows, ["parkinsons-control"]).save(
         tmp_path / "runs" / "full", "parkinsons"
     )
     text = write_page(
@@ -337,6 +324,7 @@ def test_every_part_has_a_module_with_both_functions():
         module = module_of(part)
         assert callable(module.run)
         assert callable(module.show)
+        assert module.TITLE
 
 
 def test_facts_of_a_run_name_what_it_was_made_of(tmp_path, truncated_normal, observations):

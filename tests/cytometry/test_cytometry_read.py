@@ -27,6 +27,7 @@ from offcut.cytometry import (
 )
 from offcut.errors import DataError, SettingsError, TrustWarning
 from offcut.regions import Box, ByGroup, Polytope, Predicate
+from offcut.tables.read import COMMAND_LINE, read_table
 
 COUNTS = np.array([[5.0, 100.0], [200.0, 1020.0], [37.0, 512.0], [900.0, 3.0]])
 NAMES = ["CD4", "CD8"]
@@ -364,6 +365,22 @@ def test_channels_by_either_name(tmp_path: Path) -> None:
         read(path, group="patient")
 
 
+def test_channels_in_another_order_and_what_spills_into_them(tmp_path: Path) -> None:
+    spill = "2,FL1-H,FL2-H," + ",".join(map(str, SPILL.ravel()))
+    ranges = {"p1r": "1024", "p2r": "2048"}
+    path = fcs(tmp_path / "a.fcs", COUNTS, labels=["CD4", "CD8"], spill=spill, **ranges)
+    events = read(path, ["cd8", "FL1-H"])
+    assert events.channels == ("CD8", "FL1-H")
+    assert np.array_equal(events.values, COUNTS[:, ::-1])
+    assert events.region == Box([0, 0], [2048, 1024])
+    table = read_table(path, ["CD8", "0"], interface=COMMAND_LINE)
+    assert table.names == ["CD8", "FL1-H"]
+    assert table.spillover.detectors == ("FL1-H", "CD8")
+    assert read_table(fcs(tmp_path / "t.fcs", COUNTS, ("a", "Time"))).left_out == {
+        "Time": "counts the time"
+    }
+
+
 def test_a_name_that_two_channels_have(tmp_path: Path) -> None:
     path = fcs(tmp_path / "a.fcs", COUNTS, labels=["CD4", "cd4"])
     assert read(path, "CD4").values[0, 0] == 5
@@ -612,6 +629,14 @@ def test_from_anndata(annotated: Any) -> None:
         from_anndata(annotated, layer="twice", obsm="pca")
     with pytest.raises(DataError, match="no such column in obs: 'site'; the columns are patient"):
         read(annotated, group="site")
+
+
+@OLD_OPTION
+def test_anndata_at_the_command_line(annotated: Any, tmp_path: Path) -> None:
+    annotated.write_h5ad(tmp_path / "a.h5ad")
+    table = read_table(tmp_path / "a.h5ad", ["1"], "patient", interface=COMMAND_LINE)
+    assert (table.names, table.group_names, table.source) == (["CD8"], ("a", "b"), "a.h5ad")
+    assert np.array_equal(table.values, COUNTS[:, 1:])
 
 
 @OLD_OPTION

@@ -11,6 +11,7 @@ from functools import cache
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from benchmarks.birth_death import LocalDensity, LocalIntensity
 
 import offcut
 from offcut.errors import DataError, ModelError
@@ -52,9 +53,12 @@ def truth(process, n, lower, upper):
 
 
 def model_of(process, **more):
+    local = "moves" in more
     if process == "density":
-        return offcut.GPDensity("uniform", support=(0, 1), **SETTINGS, **more)
-    return offcut.GPIntensity((0, 1), rate=RATE, **SETTINGS, **more)
+        kind = LocalDensity if local else offcut.GPDensity
+        return kind("uniform", support=(0, 1), **SETTINGS, **more)
+    kind = LocalIntensity if local else offcut.GPIntensity
+    return kind((0, 1), rate=RATE, **SETTINGS, **more)
 
 
 def compared(process, n, kernel=None, run=RUN, method="auto", **more):
@@ -120,7 +124,7 @@ def test_one_observation_counts(n):
         (offcut.EllipticalSlice(), {}),
         (offcut.HMC(num_steps=5), {"joint_moves": False}),
         (None, {"method": "collapsed"}),
-        (None, {"rejections": offcut.BirthDeath(30)}),
+        (None, {"moves": 30}),
     ],
 )
 def test_few_events_by_every_sampler(process, n, kernel, more):

@@ -25,10 +25,10 @@ from offcut.gp import augmented
 from offcut.gp import proposals as points
 from offcut.gp.augmented import AugmentedSampler
 from offcut.gp.base_density import FamilyBase
-from offcut.gp.exact import ExactSampler, ExactState
+from offcut.gp.basis import Grid
+from offcut.gp.exact import ExactSampler
 from offcut.gp.process import DensityProcess, IntensityProcess
 from offcut.gp.proposals import Points
-from offcut.gp.quadrature import Grid
 from offcut.gp.sampler import CollapsedSampler
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
 from offcut.numerics import keys
@@ -136,7 +136,7 @@ def simulated(case, key):
     if isinstance(plan.base, FamilyBase):
         p = plan.base.prior.unconstrain(plan.base.prior.sample(k[2]))
     else:
-        p = plan.base.update(k[2], jnp.zeros(0), jnp.zeros(number_of_features(case.d)), data)
+        p = plan.base.update(k[2], jnp.zeros(number_of_features(case.d)), data)
     log_rate = jnp.zeros(())
     total = jnp.int32(TRIED)
     process = plan.process
@@ -147,7 +147,7 @@ def simulated(case, key):
     if isinstance(plan.basis, Grid):
         f = jnp.linalg.cholesky(case.exact().covariance(u, hyper, data)) @ beta
     else:
-        D = plan.hyper.root_spectrum(plan.basis, plan.covariance, hyper, data)
+        D = case.sampler().root_spectrum(hyper, data)
         f = plan.basis.evaluate(D * beta, u, total)
     low, high = data.support
     inside = jnp.all((u >= low[:, None]) & (u <= high[:, None]), axis=0)
@@ -155,7 +155,7 @@ def simulated(case, key):
     accepted = (uniform < jax.nn.sigmoid(f)) & inside & (jnp.arange(TRIED) < total)
     order = jnp.argsort(~accepted, stable=True)[: case.n]
     x = u[:, order]
-    if isinstance(process, DensityProcess):
+    if not process.rated:
         rejected = order[case.n - 1] + 1 - case.n
         usable = jnp.sum(accepted) >= case.n
     else:
@@ -180,7 +180,7 @@ def with_data(case, x):
             phi = jnp.concatenate([phi, other])
         else:
             phi = (phi[:, None, :] * other[None, :, :]).reshape(-1, x.shape[1])
-    fit = (phi @ phi.T, phi @ quadratic(x).T) if plan.summed else ()
+    fit = (phi @ phi.T, phi @ quadratic(x).T) if plan.summed else data.fit
     return data._replace(x=x, features=phi, fit=fit)
 
 
@@ -198,12 +198,12 @@ def invariance_of_exact(case, sampler, seed=7, replicates=6000, steps=3):
     def replicate(key):
         key_data, key_steps = jax.random.split(key)
         (held, p, hyper, log_rate), x, usable = simulated(case, key_data)
-        missing = first.own.points.f.shape[0] - held.f.shape[0]
+        missing = first.points.f.shape[0] - held.f.shape[0]
         held = Points(
             jnp.pad(held.u, ((0, 0), (0, missing))), jnp.pad(held.f, (0, missing)), held.count
         )
         state = first._replace(
-            base=p, hyper=hyper, log_rate=log_rate, own=ExactState(held, jnp.array(True))
+            base=p, hyper=hyper, log_rate=log_rate, points=held, known=jnp.array(True)
         )
         own_data = data._replace(x=x)
 
@@ -218,7 +218,7 @@ def invariance_of_exact(case, sampler, seed=7, replicates=6000, steps=3):
             lambda: jax.lax.fori_loop(0, steps, one, (state, jnp.array(True))),
             lambda: (state, jnp.array(True)),
         )
-        new = statistics(after.own.points, after.base, after.hyper, after.log_rate, x)
+        new = statistics(after.points, after.base, after.hyper, after.log_rate, x)
         return new - statistics(held, p, hyper, log_rate, x), usable, fine, jnp.ones(())
 
     return judged(jax.jit(lambda k: jax.lax.map(replicate, k)), seed, replicates, 1500)
@@ -236,7 +236,7 @@ def invariance(case, sampler, seed=5, replicates=10_000, steps=3):
     first = first._replace(tuning=tuning)
 
     def statistics(beta, p, hyper, log_rate, x, data):
-        w = plan.hyper.root_spectrum(plan.basis, plan.covariance, hyper, data) * beta
+        w = sampler.root_spectrum(hyper, data) * beta
         mean = jnp.mean(x)
         f = w @ data.features
         own = jnp.concatenate([p, hyper] + ([log_rate[None]] if plan.process.rated else []))
@@ -245,7 +245,7 @@ def invariance(case, sampler, seed=5, replicates=10_000, steps=3):
             jnp.stack([jnp.mean(f), jnp.mean(f) ** 2, jnp.mean(f * x[0]), w @ w]),
         ]  # fmt: skip
         if plan.summed:
-            values.append(jnp.log(sampler.normaliser(sampler.at_nodes(w, data), p, data))[None])
+            values.append(jnp.log(sampler.normaliser(sampler.at_nodes(w, data, p), p, data))[None])
         return jnp.concatenate(values)
 
     def replicate(key):
@@ -255,7 +255,7 @@ def invariance(case, sampler, seed=5, replicates=10_000, steps=3):
         w = sampler.root_spectrum(hyper, data) * beta
         state = first._replace(beta=beta, w=w, base=p, hyper=hyper, log_rate=log_rate)
         if isinstance(sampler, AugmentedSampler):
-            state = state._replace(own=points.buffer_for(plan.layout, x, TRIED))
+            state = state._replace(points=points.buffer_for(plan.layout, x, TRIED))
 
         def walk():
             def one(index, carry):
@@ -397,7 +397,7 @@ class StopsAtN(AugmentedSampler):
 
     def _rejections(self, key, state, stage, data):
         density = self.plan._replace(process=DensityProcess())
-        return AugmentedSampler(density, self.update)._rejections(key, state, stage, data)
+        return AugmentedSampler(density, self.kernel)._rejections(key, state, stage, data)
 
 
 class BaseWithoutPrior(AugmentedSampler):
@@ -409,7 +409,7 @@ class BaseWithoutPrior(AugmentedSampler):
 
 
 NEGATIVE_CONTROLS = [("plain", BaseFromXOnly)]
-MORE_TWINS = [
+MORE_CONTROLS = [
     ("plain", OneSetTooFew),
     ("binding", BudgetForgotten),
     ("events", StopsAtN),
@@ -423,7 +423,7 @@ def test_negative_controls_are_caught(name, kind):
 
 
 @pytest.mark.calibrate
-@pytest.mark.parametrize(("name", "kind"), MORE_TWINS)
+@pytest.mark.parametrize(("name", "kind"), MORE_CONTROLS)
 def test_more_negative_controls_are_caught(name, kind):
     many = {"replicates": 3 * replicates_of(name), "steps": 5}
     assert invariance(case(name), case(name).sampler(kind), **many) < FALSE_ALARM

@@ -10,9 +10,11 @@ import pytest
 from scipy import stats
 
 import offcut
+from offcut.checks.invariance import plain_stage
 from offcut.errors import DataError, ModelError, SettingsError, TrustWarning
 from offcut.gp.basis import Basis, Box, covariance_error
 from offcut.gp.covariance import COVARIANCES
+from offcut.numerics import keys
 from offcut.programs.cache import blocks_of
 from offcut.regions import Box as BoxRegion
 from offcut.samplers.choice import prepare
@@ -136,12 +138,17 @@ def test_same_seed_same_draws_and_other_data_of_that_number_compile_nothing(mode
         ({"support": 3}, "Box or a pair"),
         ({"support": (2, 1)}, "lower exceeds upper"),
         ({"nugget": 0}, "above 0"),
-        ({"rejections": "local"}, "BirthDeath"),
+        ({"rejections": "fresh"}, "BirthDeath"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message):
     with pytest.raises(ModelError, match=message):
         offcut.sample(offcut.GPDensity(**settings), X, progress=False)
+
+
+def test_what_became_a_benchmark_is_answered():
+    with pytest.raises(AttributeError, match=r"benchmarks/birth_death.py"):
+        _ = offcut.BirthDeath
 
 
 def test_data_outside_the_support_are_counted():
@@ -207,8 +214,20 @@ def test_functions_at_the_data_need_not_be_kept(model):
     sampler, data, _ = prepare(model, np.resize(X, 5000))
     w = jnp.asarray(np.random.default_rng(0).normal(size=sampler.plan.basis.number))
     np.testing.assert_allclose(
-        sampler.at_data(w, data), sampler.at_data(w, data._replace(features=())), atol=1e-12
+        sampler.at_data(w, data), sampler.at_data(w, data._replace(features=None)), atol=1e-12
     )
+
+
+@pytest.mark.usefixtures("float64")
+def test_the_exact_process_holds_few_observations_of_the_plane():
+    """No matrix is smaller than the grid, which has more nodes in the plane than n may be."""
+    import jax
+
+    model = offcut.GPDensity(basis=None, length_scale=1.0, variance=1.0)
+    sampler, data, _ = model.prepare(np.random.default_rng(0).normal(size=(8, 2)), None, None)
+    state = sampler.start(keys.from_seed(0), data, 100)
+    after, _ = jax.eval_shape(sampler.step, keys.from_seed(1), state, plain_stage(100), data)
+    assert after.w.shape == (sampler.plan.basis.number,)
 
 
 @pytest.mark.parametrize("kind", COVARIANCES)

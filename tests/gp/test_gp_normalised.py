@@ -17,12 +17,13 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import xarray as xr
+from benchmarks.birth_death import LocalDensity
 from numpyro.distributions.transforms import AffineTransform
 
 import offcut
 from offcut.errors import DataError, ModelError, StartError
 from offcut.gp.base_density import FamilyBase, NormalBase
-from offcut.gp.quadrature import Grid
+from offcut.gp.basis import Grid
 from offcut.gp.sampler import GPSampler
 from offcut.numerics.normal import size as number_of_features
 from offcut.programs.precision import in_float64
@@ -110,9 +111,9 @@ SHORT = (
 TOLERANCE = {1: 1e-6, 2: 2e-4}
 
 
-def model_of(base, support, **more):
+def model_of(base, support, kind=offcut.GPDensity, **more):
     prior = LOC if callable(base) else None
-    return offcut.GPDensity(base, support=support, prior=prior, **PLAIN, **more)
+    return kind(base, support=support, prior=prior, **PLAIN, **more)
 
 
 @in_float64
@@ -131,7 +132,7 @@ def some_draws(model, x, supported=None):
             p = plan.base.prior.unconstrain(plan.base.prior.sample(k[0]))
         elif isinstance(plan.base, NormalBase):
             nothing = jnp.zeros(number_of_features(plan.base.d))
-            p = plan.base.update(k[0], p, nothing, data)
+            p = plan.base.update(k[0], nothing, data)
         if isinstance(plan.basis, Grid):  # something smooth
             waves = jax.random.normal(k[1], (plan.basis.d, 1))
             w = 2 * jnp.sum(jnp.sin(3 * data.grid + 3 * waves), axis=0)
@@ -187,9 +188,9 @@ def integrals(model, x, supported=None):
     tree, prepared, edges = some_draws(model, x, supported)
     d = prepared.plan.basis.d
     support = (np.full(d, -np.inf), np.full(d, np.inf))
-    if model.settings.support is not None:
-        sides = [np.inf if s is None else s for s in model.settings.support]
-        sides[0] = -np.inf if model.settings.support[0] is None else sides[0]
+    if model.support is not None:
+        sides = [np.inf if s is None else s for s in model.support]
+        sides[0] = -np.inf if model.support[0] is None else sides[0]
         support = tuple(np.broadcast_to(np.asarray(side, float), (d,)) for side in sides)
     found = []
     for row in range(DRAWS):
@@ -307,7 +308,7 @@ def test_a_base_that_excludes_the_data_is_refused():
         (offcut.EllipticalSlice(), {}),
         (offcut.HMC(num_steps=4), {}),
         (None, {"method": "collapsed"}),
-        (None, {"rejections": offcut.BirthDeath(20)}),
+        (None, {"kind": LocalDensity, "moves": 20}),
         (None, {"basis": None}),
     ],
     ids=["gibbs", "slice", "hmc", "collapsed", "birth and death", "exact"],

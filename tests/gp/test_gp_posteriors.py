@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from benchmarks.birth_death import BirthDeathSampler, LocalDensity, LocalIntensity
 
 import offcut
 from offcut.gp.covariance import COVARIANCES
@@ -59,9 +60,12 @@ def statistics(b1, b2):
 
 
 def model(process, **more):
+    local = "moves" in more
     if process == "density":
-        return offcut.GPDensity("uniform", support=(0, 1), **SETTINGS, **more)
-    return offcut.GPIntensity((0, 1), rate=(3.0, 0.1), **SETTINGS, **more)
+        kind = LocalDensity if local else offcut.GPDensity
+        return kind("uniform", support=(0, 1), **SETTINGS, **more)
+    kind = LocalIntensity if local else offcut.GPIntensity
+    return kind((0, 1), rate=(3.0, 0.1), **SETTINGS, **more)
 
 
 def compared(process, kernel=None, run=RUN, method="auto", **more):
@@ -93,7 +97,7 @@ def test_the_posterior_of_f_is_that_of_quadrature(process):
         (offcut.EllipticalSlice(), {}),
         (offcut.HMC(num_steps=5), {"joint_moves": False}),
         (None, {"method": "collapsed"}),
-        (None, {"rejections": offcut.BirthDeath(30)}),
+        (None, {"moves": 30}),
     ],
 )
 def test_more_samplers_agree_with_quadrature(process, kernel, more):
@@ -104,13 +108,11 @@ def test_more_samplers_agree_with_quadrature(process, kernel, more):
 @pytest.mark.calibrate
 def test_local_moves_with_wrong_odds_are_caught(monkeypatch):
     """Orders of accepted and rejected proposals not counted: n - 1 for n."""
-    from offcut.gp.birth_death import BirthDeathSampler
-
     right = BirthDeathSampler._odds
     monkeypatch.setattr(
         BirthDeathSampler, "_odds", lambda self, *arguments: right(self, *arguments) - 0.3
     )
-    found = compared("density", rejections=offcut.BirthDeath(31))
+    found = compared("density", moves=31)
     assert min(found.values()) < FALSE_ALARM
 
 

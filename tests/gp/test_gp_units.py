@@ -26,14 +26,12 @@ SCALE = 2.0**-14
 
 def prepared(model, x):
     found = model._prepared_from(x, x.shape[1] == 1)
-    plan = found.plan
-    static = (plan.layout, plan.basis, plan.hyper.key, *plan[5:])
     arrays = {
         jax.tree_util.keystr(path): np.asarray(leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(found.data._asdict())
         if not any(f"'{name}'" in jax.tree_util.keystr(path) for name in UNITS)
     }
-    return static, arrays, found
+    return found.plan.key, arrays, found
 
 
 MODELS = {

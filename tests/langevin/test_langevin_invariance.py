@@ -231,10 +231,8 @@ def test_the_joint_as_printed_in_section_5_2_is_caught(monkeypatch):
     right = rejections.log_joint
 
     def printed(layout, kappa, n, along, held):
-        missing = sum(
-            jnp.sum(held.rejected.count[j:]) * log_h(layout.d - j, kappa[j])
-            for j in range(layout.p)
-        )
+        count, d = held.rejected.count, layout.d
+        missing = sum(jnp.sum(count[j:]) * log_h(d - j, kappa[j]) for j in range(layout.p))
         return right(layout, kappa, n, along, held) + missing
 
     monkeypatch.setattr("offcut.langevin.augmented.log_joint", printed)

@@ -19,6 +19,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from benchmarks.birth_death import LocalDensity
 
 import offcut
 from offcut.errors import CheckpointError
@@ -316,8 +317,8 @@ PROCESSES: dict[str, Callable[[], Any]] = {
     "family's prior": lambda: family(loc=1.5),
     "family's scale": lambda: family(scale=1.5),
     "family's class": lambda: family(base=dist.Logistic),
-    "birth and death": lambda: GP(rejections=offcut.BirthDeath(30)),
-    "more births and deaths": lambda: GP(rejections=offcut.BirthDeath(31)),
+    "birth and death": lambda: LocalDensity(moves=30),
+    "more births and deaths": lambda: LocalDensity(moves=31),
     "intensity": lambda: offcut.GPIntensity((0, 1)),
     "intensity, other window": lambda: offcut.GPIntensity((0, 1.5)),
 }

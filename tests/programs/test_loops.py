@@ -95,8 +95,8 @@ def test_sums_over_proposals_of_a_process_are_plain_sums(n):
     x = np.random.default_rng(n).normal(size=(1, n))
     held = gp_points.buffer_for(layout, jnp.asarray(x), 10)
 
-    def add(sums, u, at, there):
-        return sums + jnp.sum(jnp.where(there, u[0], 0.0))
+    def add(sums, chunk):
+        return sums + jnp.sum(jnp.where(chunk.there, chunk.u[0], 0.0))
 
     # Both with |Y| as an argument and with an empty Y that the compiler knows of.
     with_count = jax.jit(lambda held: gp_points.in_chunks(layout, held, add, jnp.zeros(())))

@@ -107,7 +107,7 @@ def write_comparison(found: Comparison, folder: OwnedFolder, what: str, command:
         "intervals over repeated runs.",
         figures=lambda name, svg: folder.put(f"{FIGURES}/{name}", svg),
     )
-    section = page.section("Which is fastest", "rates")
+    section = page.section("Which is fastest", "fastest")
     ran = found.ranked
     if ran:
         section.figure(

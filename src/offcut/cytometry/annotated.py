@@ -55,10 +55,10 @@ def from_anndata(
 
 def to_anndata(
     events: Events,
-    labels: Any = None,
-    certainty: Any = None,
-    populations: Any = None,
-    posterior_density: Any = None,
+    labels: ArrayLike | None = None,
+    certainty: ArrayLike | None = None,
+    populations: object = None,
+    posterior_density: ArrayLike | None = None,
 ) -> Any:
     """An AnnData of the events and of what was learnt about them, ready for ``write_h5ad``.
 
@@ -96,7 +96,12 @@ def to_anndata(
         obs["population"] = pandas.Categorical.from_codes(codes, names(kinds))
     for name, column in (("certainty", certainty), ("posterior_density", posterior_density)):
         if column is not None:
-            obs[name] = as_column(_for_each(column, events, name), name)
+            if np.shape(column) != (len(events),):
+                raise DataError(
+                    f"{name} must have one entry for each of the {len(events):,} events, got "
+                    f"shape {np.shape(column)}"
+                )
+            obs[name] = as_column(column, name)
     result = anndata.AnnData(
         X=events.values.copy(),
         obs=obs,
@@ -115,13 +120,3 @@ def to_anndata(
     if populations is not None:
         result.uns["populations"] = as_table(populations)
     return result
-
-
-def _for_each(values: Any, events: Events, name: str) -> np.ndarray:
-    array = np.asarray(values)
-    if array.shape != (len(events),):
-        raise DataError(
-            f"{name} must have one entry for each of the {len(events):,} events, got shape "
-            f"{array.shape}"
-        )
-    return array

@@ -58,24 +58,24 @@ def distance_square(probability: float, dimension: int) -> float:
     return float(chi2.ppf(probability, dimension))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Gate:
     """What all gates have: a name, different channels, and points that lie within."""
 
     name: str
-    channels: Sequence[str]
+    channels: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        channels = tuple(map(str, self.channels))
-        object.__setattr__(self, "channels", channels)
-        if len(set(channels)) < max(2, len(channels)):
+    def __init__(self, name: str, channels: Sequence[str]) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "channels", tuple(map(str, channels)))
+        if len(set(self.channels)) < max(2, len(self.channels)):
             raise DataError(
-                f"gate {self.name!r} needs 2 different channels or more, got {channels}"
+                f"gate {name!r} needs 2 different channels or more, got {self.channels}"
             )
 
-    def _set_numbers(self, name: str, shape: tuple[int, ...]) -> None:
-        """An attribute as a finite array of the given shape."""
-        array = np.array(getattr(self, name), dtype=float)
+    def _set_numbers(self, name: str, numbers: ArrayLike, shape: tuple[int, ...]) -> None:
+        """An attribute, a finite array of the given shape."""
+        array = np.array(numbers, dtype=float)
         if array.shape != shape or not np.isfinite(array).all():
             raise DataError(
                 f"{name} of gate {self.name!r} must be finite numbers of shape {shape}, got shape "
@@ -108,7 +108,7 @@ class Gate:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class EllipsoidGate(Gate):
     """Points within a Mahalanobis distance of a population's mean.
 
@@ -135,19 +135,26 @@ class EllipsoidGate(Gate):
     covariance: Float[np.ndarray, "channels channels"]
     distance_square: float
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(
+        self,
+        name: str,
+        channels: Sequence[str],
+        mean: ArrayLike,
+        covariance: ArrayLike,
+        distance_square: float,
+    ) -> None:
+        super().__init__(name, channels)
         size = len(self.channels)
-        self._set_numbers("mean", (size,))
-        self._set_numbers("covariance", (size, size))
+        self._set_numbers("mean", mean, (size,))
+        self._set_numbers("covariance", covariance, (size, size))
         symmetric = np.allclose(self.covariance, self.covariance.T, rtol=1e-8, atol=0)
         if not symmetric or np.linalg.eigvalsh(self.covariance).min() <= 0:
-            raise DataError(f"the covariance of gate {self.name!r} is not positive definite")
-        if not 0 < self.distance_square < np.inf:
+            raise DataError(f"the covariance of gate {name!r} is not positive definite")
+        if not 0 < distance_square < np.inf:
             raise DataError(
-                f"distance_square of gate {self.name!r} must be positive, got "
-                f"{self.distance_square}"
+                f"distance_square of gate {name!r} must be positive, got {distance_square}"
             )
+        object.__setattr__(self, "distance_square", distance_square)
 
     def _holds(self, x: Float[np.ndarray, "points channels"]) -> Bool[np.ndarray, " points"]:
         away = x - self.mean
@@ -155,7 +162,7 @@ class EllipsoidGate(Gate):
         return np.asarray(squares <= self.distance_square)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class PolygonGate(Gate):
     """Points within a polygon on two channels.
 
@@ -176,14 +183,14 @@ class PolygonGate(Gate):
 
     vertices: Float[np.ndarray, "vertices 2"]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, name: str, channels: Sequence[str], vertices: ArrayLike) -> None:
+        super().__init__(name, channels)
         if len(self.channels) != 2:
             raise DataError(
-                f"a polygon is about two channels, gate {self.name!r} has {len(self.channels)}"
+                f"a polygon is about two channels, gate {name!r} has {len(self.channels)}"
             )
-        count = np.shape(self.vertices)[0] if np.ndim(self.vertices) == 2 else 0
-        self._set_numbers("vertices", (max(count, 3), 2))
+        count = np.shape(vertices)[0] if np.ndim(vertices) == 2 else 0
+        self._set_numbers("vertices", vertices, (max(count, 3), 2))
 
     @classmethod
     def hull(cls, name: str, channels: Sequence[str], points: Points) -> PolygonGate:
@@ -231,7 +238,6 @@ class PolygonGate(Gate):
         -------
         PolygonGate
         """
-        mean, covariance = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
         gate = EllipsoidGate(name, channels, mean, covariance, distance_square)
         if len(gate.channels) != 2:
             raise DataError(f"a polygon is about two channels, not {', '.join(gate.channels)}")

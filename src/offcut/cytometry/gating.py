@@ -14,6 +14,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from offcut.cytometry.gate_shapes import (
     EllipsoidGate,
@@ -47,7 +48,9 @@ class Overlap(NamedTuple):
 
 
 def overlap_of(
-    names: Sequence[str], inside: Sequence[np.ndarray], weights: np.ndarray | None = None
+    names: Sequence[str],
+    inside: Sequence[Bool[np.ndarray, " points"]],
+    weights: Float[np.ndarray, " points"] | None = None,
 ) -> Overlap:
     """From what lies in the gates with these names; the points may have weights."""
     flags = np.array(inside, dtype=float).reshape(len(names), -1)
@@ -69,7 +72,10 @@ def overlap_of(
 
 
 def expected_overlap(
-    gates: Sequence[Gate], means: np.ndarray, covariances: np.ndarray, proportions: np.ndarray
+    gates: Sequence[Gate],
+    means: Float[np.ndarray, "populations d"],
+    covariances: Float[np.ndarray, "populations d d"],
+    proportions: Float[np.ndarray, " populations"],
 ) -> Overlap:
     """Of events from normal populations, on the channels of the gates."""
     rng = np.random.default_rng(0)
@@ -242,7 +248,7 @@ def overlap(gates: Sequence[Gate], points: Points) -> Overlap:
     return overlap_of(list(found), list(found.values()))
 
 
-def membership(gates: Sequence[Gate], points: Points) -> dict[str, np.ndarray]:
+def membership(gates: Sequence[Gate], points: Points) -> dict[str, Bool[np.ndarray, " points"]]:
     """Whether each point lies within each gate.
 
     Parameters
@@ -263,7 +269,7 @@ def membership(gates: Sequence[Gate], points: Points) -> dict[str, np.ndarray]:
     return found
 
 
-def _inside(gates: Sequence[Gate], points: Points) -> dict[str, np.ndarray]:
+def _inside(gates: Sequence[Gate], points: Points) -> dict[str, Bool[np.ndarray, " points"]]:
     """Whether each point lies within each gate."""
     contained = (gate.contains(points) for gate in gates)
     return dict(zip(check_names(gates), contained, strict=True))

@@ -7,24 +7,25 @@ linear, and curved otherwise, a ``Predicate`` that goes back to the instrument's
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from jaxtyping import Array, Bool, Float
+from numpy.typing import ArrayLike
 
 from offcut.cytometry.transforms import Transform
 from offcut.errors import DataError
 from offcut.regions import Box, Polytope, Predicate, Region
 from offcut.regions.region import namespace
 from offcut.tables.columns import place_of
-from offcut.tables.windows import sided
+from offcut.tables.windows import meet, sided
 
 #: Going to the compensated scale and back rounds; faces are wider by so much of the largest limit.
 ROUNDING = 1e-12
 
 
-def instrument_window(window: Any, channels: Sequence[str], default: Box | None = None) -> Box:
+def instrument_window(window: object, channels: Sequence[str], default: Box | None = None) -> Box:
     """What a user may give as ``window``, as a box with limits for each channel.
 
     >>> instrument_window({"CD4": (0, 1023)}, ["CD3", "CD4"])
@@ -40,34 +41,32 @@ def instrument_window(window: Any, channels: Sequence[str], default: Box | None 
                 f"the window {window!r} is for {window.dimension} channels, but {size} were "
                 f"chosen: {', '.join(channels)}"
             )
-        ones = np.ones(size)
-        sides = sided(window.closed_lower & (ones > 0), window.closed_upper & (ones > 0))
-        return Box(window.lower * ones, window.upper * ones, sides)
+        return meet(window, Box([None] * size, [None] * size), size)
     if isinstance(window, Mapping):
         lower, upper = known.lower.copy(), known.upper.copy()
         for name, pair in window.items():
             place = place_of(name, [channels], "the window names a channel that was not chosen")
             lower[[place]], upper[[place]] = _pair(pair, f"window[{name!r}]", 1)
         return Box(lower, upper)
-    lower, upper = _pair(window, "window", size)
-    return Box(lower, upper)
+    return Box(*_pair(window, "window", size))
 
 
-def _pair(pair: Any, name: str, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """(lower, upper), None for no limit."""
-    limits: list[np.ndarray] = []
+def _pair(pair: object, name: str, size: int) -> Float[np.ndarray, "2 channels"]:
+    """Lower and upper limits, from a pair with None for no limit."""
+    limits: list[list[float]] = []
     try:
+        if not isinstance(pair, Iterable):
+            raise TypeError
         for limit, missing in zip(pair, (-np.inf, np.inf), strict=True):
             many = limit if isinstance(limit, list | tuple | np.ndarray) else [limit] * size
-            numbers = [missing if number is None else float(number) for number in many]
-            limits.append(np.array(numbers).reshape(size))
+            limits.append([missing if number is None else float(number) for number in many])
+        return np.array(limits).reshape(2, size)
     except (TypeError, ValueError) as error:
         raise DataError(
             f"{name} must be (lower, upper), with None for no limit and a number for all channels "
             f"or one for each of {size}; got {pair!r}. A dict of such pairs by channel and a "
             "regions.Box will do, too"
         ) from error
-    return limits[0], limits[1]
 
 
 def is_bounded(box: Box) -> bool:
@@ -75,7 +74,9 @@ def is_bounded(box: Box) -> bool:
     return bool(np.isfinite(box.lower).any() or np.isfinite(box.upper).any())
 
 
-def transformed_limits(box: Box, transforms: Sequence[Transform]) -> tuple[np.ndarray, np.ndarray]:
+def transformed_limits(
+    box: Box, transforms: Sequence[Transform]
+) -> tuple[Float[np.ndarray, " channels"], Float[np.ndarray, " channels"]]:
     """Limits of the box on the transformed scale; infinite ones stay."""
     found = []
     for limits, infinity in ((box.lower, -np.inf), (box.upper, np.inf)):
@@ -89,7 +90,7 @@ def transformed_limits(box: Box, transforms: Sequence[Transform]) -> tuple[np.nd
 
 
 def transformed_window(
-    box: Box, transforms: Sequence[Transform], spillover: np.ndarray | None
+    box: Box, transforms: Sequence[Transform], spillover: Float[np.ndarray, "dyes detectors"] | None
 ) -> Region | None:
     """The region in which transformed, compensated events lie; None where nothing is limited.
 
@@ -134,8 +135,7 @@ class InstrumentWindow:
     lower: tuple[float, ...]
     upper: tuple[float, ...]
 
-    def __call__(self, y: Any, *covariate: Any) -> Any:
-        """Back to the instrument's scale, and compared with its limits."""
+    def __call__(self, y: ArrayLike, *covariate: object) -> np.bool_ | Bool[Array, ""]:
         xp = namespace(y)
         point = xp.asarray(y)
         dyes = xp.stack([back.inverse(point[i]) for i, back in enumerate(self.transforms)])

@@ -11,10 +11,14 @@ they were never recorded: truncated. So a pile calls for a decision.
 
 from __future__ import annotations
 
+import itertools
+import sys
+import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from offcut.cytometry.events import Events, on_faces
@@ -27,7 +31,7 @@ from offcut.cytometry.instrument_window import (
 from offcut.cytometry.transforms import Identity, Transform
 from offcut.errors import DataError, SettingsError, TrustWarning
 from offcut.regions import Box
-from offcut.tables.columns import Wanted, place_of, told_rows
+from offcut.tables.columns import Wanted, describe_rows, place_of
 from offcut.tables.read import read_table
 from offcut.tables.spillover import Compensation
 from offcut.tables.table import Table, check_finite
@@ -37,7 +41,9 @@ from offcut.tables.windows import check_inside
 PILE = 0.005
 
 
-def ask_about_piles(observed: np.ndarray, box: Box, channels: Sequence[str]) -> None:
+def ask_about_piles(
+    observed: Float[np.ndarray, "events channels"], box: Box, channels: Sequence[str]
+) -> None:
     """A warning for each face with a pile, and for each pile at a channel's own end."""
     from offcut.checks.looks import piles
 
@@ -69,8 +75,10 @@ def ask_about_piles(observed: np.ndarray, box: Box, channels: Sequence[str]) -> 
 
 
 def _warn(message: str) -> None:
-    # read -> assemble -> ask_about_piles -> here
-    warnings.warn(message, TrustWarning, stacklevel=5)
+    """For the line that called us, from however deep (and through jaxtyping, in tests)."""
+    frames = (frame.f_globals["__name__"] for frame, _ in traceback.walk_stack(sys._getframe()))
+    ours = itertools.takewhile(lambda name: name.startswith(("offcut.", "jaxtyping.")), frames)
+    warnings.warn(message, TrustWarning, stacklevel=1 + len(list(ours)))
 
 
 def assemble(
@@ -165,7 +173,7 @@ def _compensation(
     return Compensation(channels, np.asarray(compensate, dtype=float))
 
 
-def _compensated(table: Table, compensation: Compensation) -> np.ndarray:
+def _compensated(table: Table, compensation: Compensation) -> Float[np.ndarray, "events channels"]:
     """The chosen columns, after compensation of those that it is about."""
     values = table.all_values.copy()
     about = [table.all_names.index(name) for name in compensation.detectors]
@@ -174,15 +182,17 @@ def _compensated(table: Table, compensation: Compensation) -> np.ndarray:
 
 
 def _transformed(
-    values: np.ndarray, transforms: tuple[Transform, ...], channels: tuple[str, ...]
-) -> np.ndarray:
+    values: Float[np.ndarray, "events channels"],
+    transforms: tuple[Transform, ...],
+    channels: tuple[str, ...],
+) -> Float[np.ndarray, "events channels"]:
     columns = zip(transforms, values.T, strict=True)
     moved = np.stack([transform(column) for transform, column in columns], axis=1)
     for place in np.flatnonzero(~np.isfinite(moved).all(axis=0)):
         rows = np.flatnonzero(~np.isfinite(moved[:, place]))
         raise DataError(
             f"{transforms[place]!r} has no value for {len(rows):,} of {len(moved):,} events in "
-            f"{channels[place]} ({told_rows(rows)}; the first is {values[rows[0], place]:g}); "
+            f"{channels[place]} ({describe_rows(rows)}; the first is {values[rows[0], place]:g}); "
             "take Asinh or Logicle, which know zero and negative values, or drop events on the "
             "lower face with at_limits='drop'"
         )
@@ -190,8 +200,11 @@ def _transformed(
 
 
 def _within(
-    values: np.ndarray, observed: np.ndarray, box: Box, transforms: tuple[Transform, ...]
-) -> np.ndarray:
+    values: Float[np.ndarray, "events channels"],
+    observed: Float[np.ndarray, "events channels"],
+    box: Box,
+    transforms: tuple[Transform, ...],
+) -> Float[np.ndarray, "events channels"]:
     """Transformed values with rounding taken off: on a face exactly where they were on it."""
     lower, upper = transformed_limits(box, transforms)
     inner = np.clip(values, np.nextafter(lower, np.inf), np.nextafter(upper, -np.inf))

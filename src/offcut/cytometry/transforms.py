@@ -150,7 +150,7 @@ class Logicle(Transform):
         b, d, k, alpha, zero = _coefficients(self)
         size = xp.abs(x) / alpha
 
-        def newton(_: int, u: Numbers) -> Numbers:
+        def newton(_: int | jax.Array, u: Numbers) -> Numbers:
             excess = xp.expm1(b * u) - k * xp.expm1(-d * u) - size
             return u - excess / (b * xp.exp(b * u) + k * d * xp.exp(-d * u))
 

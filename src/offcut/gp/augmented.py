@@ -8,58 +8,62 @@ the moves with Y summed out know the probability of that, and Y is drawn until i
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jaxtyping import Array, Float
 
 from offcut.augmentation.acceptance import not_finite
 from offcut.augmentation.joint import with_gradient
 from offcut.augmentation.rejections import Redrawn, outcome, redraw
-from offcut.base import BROKEN, OK, Info, Stage
+from offcut.base import BROKEN, OK, Info, Kernel, Stage, Stats
 from offcut.errors import StartError
 from offcut.gp import polya_gamma as gaussian
 from offcut.gp import proposals as points
+from offcut.gp import types as t
 from offcut.gp.base_density import FamilyBase
+from offcut.gp.data import GPData
+from offcut.gp.plan import Plan
 from offcut.gp.polya_gamma import polya_gamma
-from offcut.gp.proposals import MOST_ATTEMPTS, Points
-from offcut.gp.sampler import SCALE, GPData, GPSampler, Plan, State
+from offcut.gp.proposals import MOST_ATTEMPTS, Chunk, Points
+from offcut.gp.sampler import KEPT, GPSampler, State, stepped_on
 from offcut.gp.updates import EllipticalSlice, PolyaGamma, elliptical_slice
 from offcut.kernels.hmc import HMC
-from offcut.kernels.tuning import stepped
 from offcut.numerics.arrays import materialised
 from offcut.numerics.normal import features
 from offcut.numerics.normal import size as number_of_features
+from offcut.numerics.types import KeyArray
 
 #: How parameters of a base without conjugate prior move.
 FAMILY = HMC(num_steps=5, jitter=0.4)
 
 
 class AugmentedSampler(GPSampler):
-    """Rejections, and an update of f given them."""
+    """Rejections, and a kernel that moves f given them."""
 
     method = "augment"
     draws_rejections = True
     redraws = True
+    adapts = True
+    kernel: Kernel
 
-    def __init__(self, plan: Plan, update: Any) -> None:
+    def __init__(self, plan: Plan, kernel: Kernel) -> None:
         super().__init__(plan)
-        self.kernel = self.update = update
-        self.gibbs = isinstance(update, PolyaGamma)
-        self.kernel_name = repr(update)
-        self.adapts = True
+        self.kernel, self.kernel_name = kernel, repr(kernel)
+        self.gibbs = isinstance(kernel, PolyaGamma)
 
     def first_own(self, state: State, data: GPData) -> State:
         """X in a buffer; a tuning for each kernel."""
         plan, tuning = self.plan, dict(state.tuning)
-        if not self.gibbs and not isinstance(self.update, EllipticalSlice):
-            tuning["function"] = self.update.first_tuning(1, plan.basis.number)
+        function = self.kernel.first_tuning(1, plan.basis.number)
+        if function is not None:
+            tuning["function"] = function
         if isinstance(plan.base, FamilyBase):
             tuning["family"] = FAMILY.first_tuning(plan.layout.n, plan.base.size)
-        return state._replace(tuning=tuning, own=points.buffer_for(plan.layout, data.x, 1))
+        return state._replace(tuning=tuning, points=points.buffer_for(plan.layout, data.x, 1))
 
-    def step(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
+    def step(self, key: KeyArray, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
         """One sweep."""
         k = jax.random.split(key, 5)
         attempts, held, over = self._rejections(k[0], state, stage, data)
@@ -71,28 +75,23 @@ class AugmentedSampler(GPSampler):
         status = jnp.where((status == OK) & ~sound, BROKEN, status)
         # A run that is void is made short, for nothing of it is used.
         held = held._replace(count=jnp.where(status == OK, held.count, 0))
-        moved, stats = self._function(k[1], state, held, stage, data)
-        moved, more = self._base(k[2], moved, held, stage, data)
-        stats |= more
-        moved = moved._replace(
-            log_rate=self.plan.process.update_rate(
-                k[3], moved.log_rate, self.plan.layout.n + held.count, data
-            )
-        )
-        moved, more = self.summed_moves(k[4], moved, stage, data)
-        stats |= more
-        moved = moved._replace(own=held)
-        described = self.described(moved, data)
+        moved, of_function = self._function(k[1], state, held, stage, data)
+        moved, of_base = self._base(k[2], moved, held, stage, data)
+        proposed = self.plan.layout.n + held.count
+        log_rate = self.plan.process.update_rate(k[3], moved.log_rate, proposed, data)
+        moved = moved._replace(log_rate=log_rate)
+        moved, of_sums = self.summed_moves(k[4], moved, stage, data)
+        moved = moved._replace(points=held)
         never = jnp.array(False)  # a sweep that does not fit ends the run
-        stats = {"rejected": held.count, "attempts": attempts, "gave_up": never, **stats}
-        stats |= described
+        stats = {"rejected": held.count, "attempts": attempts, "gave_up": never}
+        stats |= of_function | of_base | of_sums | self.described(moved, data)
         return moved, Info(stats, status, sound)
 
-    def _rejections(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> Redrawn:
+    def _rejections(self, key: KeyArray, state: State, stage: Stage, data: GPData) -> Redrawn:
         plan = self.plan
         key_run, key_total = jax.random.split(key)
 
-        def attempt(number: jax.Array, last: Points) -> tuple[Points, jax.Array]:
+        def attempt(number: t.Count, last: Points) -> tuple[Points, t.Flag]:
             total = plan.process.number_of_proposals(
                 jax.random.fold_in(key_total, number), state.log_rate, data
             )
@@ -103,55 +102,44 @@ class AugmentedSampler(GPSampler):
             )  # fmt: skip
             return drawn, drawn.count > stage.budget
 
-        return redraw(attempt, state.own, MOST_ATTEMPTS)
+        return redraw(attempt, state.points, MOST_ATTEMPTS)
 
     # f given X and Y.
 
     def _function(
-        self, key: jax.Array, state: State, held: Points, stage: Stage, data: GPData
-    ) -> tuple[State, dict[str, jax.Array]]:
+        self, key: KeyArray, state: State, held: Points, stage: Stage, data: GPData
+    ) -> tuple[State, Stats]:
+        """f moved by the kernel, then hyperparameters given beta."""
         if self.gibbs:
             return self._gibbs(key, state, held, stage, data)
         key_f, key_hyper = jax.random.split(key)
         D = self.root_spectrum(state.hyper, data)
-        stats: dict[str, jax.Array] = {}
-        if isinstance(self.update, EllipticalSlice):
+        stats: Stats = {}
+        if isinstance(self.kernel, EllipticalSlice):
             beta = state.beta
-            for turn in range(self.update.steps):
-                beta = self._slice(jax.random.fold_in(key_f, turn), beta, D, held, data)
-            state = state._replace(beta=beta)
+            for number in range(self.kernel.steps):
+                beta = self._slice(jax.random.fold_in(key_f, number), beta, D, held, data)
         else:
-            classes = partial(self._log_classes, held=held, data=data)
-            beta, tuning, stats = stepped(
-                self.update,
+            beta, state, stats = stepped_on(
+                "function",
+                self.kernel,
                 key_f,
+                state,
                 state.beta,
-                lambda beta: classes(D * beta) - 0.5 * beta @ beta,
-                state.tuning["function"],
+                lambda beta: self._log_classes(D * beta, held, data) - 0.5 * beta @ beta,
                 stage,
             )
-            stats = {
-                name: stats[name]
-                for name in ("acceptance_rate", "diverging", "n_steps", "step_size")
-            }
-            state = state._replace(beta=beta, tuning={**state.tuning, "function": tuning})
-        if self.plan.hyper.size:
-            beta = state.beta
+            stats = {name: stats[name] for name in KEPT}
 
-            def log_density(position: jax.Array) -> jax.Array:
-                w = self.root_spectrum(position, data) * beta
-                return self.plan.hyper.log_prior(position) + self._log_classes(w, held, data)
+        def classes(hyper: t.Hyper) -> t.Number:
+            return self._log_classes(self.root_spectrum(hyper, data) * beta, held, data)
 
-            hyper, tuning, _ = stepped(
-                SCALE, key_hyper, state.hyper, log_density, state.tuning["hyper"], stage
-            )
-            state = state._replace(hyper=hyper, tuning={**state.tuning, "hyper": tuning})
-        w = self.root_spectrum(state.hyper, data) * state.beta
-        return state._replace(w=w), stats
+        state = self.move_hyper(key_hyper, state, stage, classes)
+        return state._replace(beta=beta, w=self.root_spectrum(state.hyper, data) * beta), stats
 
     def _gibbs(
-        self, key: jax.Array, state: State, held: Points, stage: Stage, data: GPData
-    ) -> tuple[State, dict[str, jax.Array]]:
+        self, key: KeyArray, state: State, held: Points, stage: Stage, data: GPData
+    ) -> tuple[State, Stats]:
         """Pólya-Gamma variables, hyperparameters with f integrated out, then f."""
         plan = self.plan
         key_omega, key_hyper, key_f = jax.random.split(key, 3)
@@ -159,113 +147,102 @@ class AugmentedSampler(GPSampler):
         f = held.f.at[:n].set(self.at_data(state.w, data))
         omega = polya_gamma(key_omega, f, n + held.count, plan.layout.lanes)
 
-        def add(sums: tuple, u: jax.Array, at: jax.Array, there: jax.Array) -> tuple:
-            there = there & points.inside(u, data)
-            weight = lax.dynamic_slice(omega, (at,), (plan.layout.chunk,))
-            kappa = jnp.where(at + jnp.arange(plan.layout.chunk) < n, 0.5, -0.5)
-            more = plan.basis.sums(
-                u, jnp.where(there, weight, 0.0), jnp.where(there, kappa, 0.0), at
-            )
+        def add(sums: tuple, chunk: Chunk) -> tuple:
+            there = chunk.there & points.inside(chunk.u, data)
+            weight = lax.dynamic_slice(omega, (chunk.at,), there.shape)
+            kappa = jnp.where(there, 0.5 * chunk.sign, 0.0)
+            more = plan.basis.sums(chunk.u, jnp.where(there, weight, 0.0), kappa, chunk.at)
             return jax.tree.map(jnp.add, sums, more)
 
         sums, b = points.in_chunks(plan.layout, held, add, plan.basis.no_sums())
         G = plan.basis.gram(sums)
-        hyper, tuning = state.hyper, state.tuning
-        if plan.hyper.size:
 
-            def log_density(position: jax.Array) -> jax.Array:
-                D = self.root_spectrum(position, data)
-                return plan.hyper.log_prior(position) + gaussian.log_evidence(G, b, D)
+        def evidence(hyper: t.Hyper) -> t.Number:
+            return gaussian.log_evidence(G, b, self.root_spectrum(hyper, data))
 
-            hyper, learnt, _ = stepped(SCALE, key_hyper, hyper, log_density, tuning["hyper"], stage)
-            tuning = {**tuning, "hyper": learnt}
-        D = self.root_spectrum(hyper, data)
+        state = self.move_hyper(key_hyper, state, stage, evidence)
+        D = self.root_spectrum(state.hyper, data)
         beta = gaussian.draw(key_f, G, b, D)
-        return state._replace(beta=beta, w=D * beta, hyper=hyper, tuning=tuning), {}
+        return state._replace(beta=beta, w=D * beta), {}
 
     def _slice(
-        self, key: jax.Array, beta: jax.Array, D: jax.Array, held: Points, data: GPData
-    ) -> jax.Array:
+        self, key: KeyArray, beta: t.Weights, D: t.Weights, held: Points, data: GPData
+    ) -> t.Weights:
         """Elliptical slice sampling; f is linear in beta, and is evaluated twice."""
         plan = self.plan
         key_prior, key_slice = jax.random.split(key)
         other = jax.random.normal(key_prior, beta.shape)
         both = [self._everywhere(D * part, held) for part in (beta, other)]
 
-        def log_likelihood(pair: tuple) -> jax.Array:
-            def add(total: jax.Array, u: jax.Array, at: jax.Array, there: jax.Array) -> jax.Array:
-                f = lax.dynamic_slice(pair[1], (at,), (plan.layout.chunk,))
-                sign = jnp.where(at + jnp.arange(plan.layout.chunk) < plan.layout.n, 1.0, -1.0)
-                there = there & points.inside(u, data)
-                return total + jnp.sum(jnp.where(there, jax.nn.log_sigmoid(sign * f), 0.0))
+        def log_likelihood(pair: tuple) -> t.Number:
+            def add(total: t.Number, chunk: Chunk) -> t.Number:
+                there = chunk.there & points.inside(chunk.u, data)
+                f = lax.dynamic_slice(pair[1], (chunk.at,), there.shape)
+                return total + jnp.sum(jnp.where(there, jax.nn.log_sigmoid(chunk.sign * f), 0.0))
 
             return points.in_chunks(plan.layout, held, add, jnp.zeros(()))
 
         return elliptical_slice(key_slice, (beta, both[0]), (other, both[1]), log_likelihood)[0]
 
-    def _everywhere(self, w: jax.Array, held: Points) -> jax.Array:
-        """f at all proposals, (rows,)."""
+    def _everywhere(self, w: t.Weights, held: Points) -> Float[Array, " rows"]:
+        """f at all proposals."""
 
-        def add(values: jax.Array, u: jax.Array, at: jax.Array, there: jax.Array) -> jax.Array:
-            f = materialised(at, lambda: self.plan.basis.evaluate(w, u, at))
-            return lax.dynamic_update_slice(values, f, (at,))
+        def add(values: Float[Array, " rows"], chunk: Chunk) -> Float[Array, " rows"]:
+            return lax.dynamic_update_slice(values, self._at_chunk(w, chunk), (chunk.at,))
 
         return points.in_chunks(self.plan.layout, held, add, jnp.zeros_like(held.f))
 
-    def _log_classes(self, w: jax.Array, held: Points, data: GPData) -> jax.Array:
+    def _at_chunk(self, w: t.Weights, chunk: Chunk) -> Float[Array, " chunk"]:
+        return materialised(chunk.at, lambda: self.plan.basis.evaluate(w, chunk.u, chunk.at))
+
+    def _log_classes(self, w: t.Weights, held: Points, data: GPData) -> t.Number:
         """sum log sigma(f) over X + sum log sigma(-f) over Y, differentiable in w."""
         return with_gradient(partial(_classes_and_slope, self))(w, held, data)
 
     # The base given X and Y.
 
     def _base(
-        self, key: jax.Array, state: State, held: Points, stage: Stage, data: GPData
-    ) -> tuple[State, dict[str, jax.Array]]:
+        self, key: KeyArray, state: State, held: Points, stage: Stage, data: GPData
+    ) -> tuple[State, Stats]:
         plan = self.plan
         if not plan.base.size:
             return state, {}
         if isinstance(plan.base, FamilyBase):
-            p, tuning, stats = stepped(
+            over_all = with_gradient(partial(_base_and_slope, self))
+            p, state, stats = stepped_on(
+                "family",
                 FAMILY,
                 key,
+                state,
                 state.base,
-                lambda p: (
-                    plan.base.log_prior(p, data)
-                    + with_gradient(partial(_base_and_slope, self))(p, held, data)
-                ),
-                state.tuning["family"],
+                lambda p: plan.base.log_prior(p, data) + over_all(p, held, data),
                 stage,
             )
-            state = state._replace(base=p, tuning={**state.tuning, "family": tuning})
-            return state, {"base_acceptance": stats["acceptance_rate"]}
+            return state._replace(base=p), {"base_acceptance": stats["acceptance_rate"]}
 
-        def add(total: jax.Array, u: jax.Array, at: jax.Array, there: jax.Array) -> jax.Array:
-            return total + features(u) @ there.astype(float)
+        def add(total: t.Features, chunk: Chunk) -> t.Features:
+            return total + features(chunk.u) @ chunk.there.astype(float)
 
         none = jnp.zeros(number_of_features(plan.basis.d))
         total = points.in_chunks(plan.layout, held, add, none)
-        return state._replace(base=plan.base.update(key, state.base, total, data)), {}
+        return state._replace(base=plan.base.update(key, total, data)), {}
 
     # The buffer.
 
     def capacity(self, state: State) -> int:
-        """Rejections that there is room for."""
-        return points.capacity_of(self.plan.layout, state.own)
+        return points.capacity_of(self.plan.layout, state.points)
 
     def resized(self, state: State, capacity: int) -> State:
-        """More room."""
-        x = state.own.u[:, : self.plan.layout.n]
-        return state._replace(own=points.buffer_for(self.plan.layout, x, capacity))
+        return state._replace(points=points.grown(self.plan.layout, state.points, capacity))
 
     def row_bytes(self, state: State) -> int:
         """A point and f there."""
         return 8 * (self.plan.basis.d + 1)
 
     def rejected(self, state: State) -> int:
-        """|Y| of the last sweep."""
-        return int(state.own.count)
+        return int(state.points.count)
 
-    def explain(self, state: State, evidence: Any) -> Exception:
+    def explain(self, state: State, evidence: t.Flag) -> Exception:
         """No attempt stayed within the budget, or proposals overflowed."""
         if not evidence:
             theta = {k: v for k, v in self.record(state).items() if k != "weights"}
@@ -278,34 +255,33 @@ class AugmentedSampler(GPSampler):
 
 
 def _classes_and_slope(
-    sampler: AugmentedSampler, w: jax.Array, held: Points, data: GPData
-) -> tuple[jax.Array, jax.Array]:
+    sampler: AugmentedSampler, w: t.Weights, held: Points, data: GPData
+) -> tuple[t.Number, t.Weights]:
     """Value and gradient in w, in chunks."""
     plan = sampler.plan
 
-    def add(sums: tuple, u: jax.Array, at: jax.Array, there: jax.Array) -> tuple:
-        there = there & points.inside(u, data)
-        f = materialised(at, lambda: plan.basis.evaluate(w, u, at))
-        sign = jnp.where(at + jnp.arange(plan.layout.chunk) < plan.layout.n, 1.0, -1.0)
+    def add(sums: tuple, chunk: Chunk) -> tuple:
+        there, sign = chunk.there & points.inside(chunk.u, data), chunk.sign
+        f = sampler._at_chunk(w, chunk)
         value = jnp.sum(jnp.where(there, jax.nn.log_sigmoid(sign * f), 0.0))
         pull = jnp.where(there, sign * jax.nn.sigmoid(-sign * f), 0.0)
-        return sums[0] + value, sums[1] + plan.basis.project(u, pull, at)
+        return sums[0] + value, sums[1] + plan.basis.project(chunk.u, pull, chunk.at)
 
     return points.in_chunks(plan.layout, held, add, (jnp.zeros(()), jnp.zeros(w.shape)))
 
 
 def _base_and_slope(
-    sampler: AugmentedSampler, p: jax.Array, held: Points, data: GPData
-) -> tuple[jax.Array, jax.Array]:
+    sampler: AugmentedSampler, p: t.Parameters, held: Points, data: GPData
+) -> tuple[t.Number, t.Parameters]:
     """sum log g0 over X and Y and its gradient in p, in chunks."""
     plan = sampler.plan
     first = data.x[:, :1]
 
-    def add(sums: tuple, u: jax.Array, at: jax.Array, there: jax.Array) -> tuple:
-        safe = jnp.where(there[None, :], u, first)
+    def add(sums: tuple, chunk: Chunk) -> tuple:
+        safe = jnp.where(chunk.there[None, :], chunk.u, first)
 
-        def total(p: jax.Array) -> jax.Array:
-            return jnp.sum(jnp.where(there, plan.base.log_density(p, safe, data), 0.0))
+        def total(p: t.Parameters) -> t.Number:
+            return jnp.sum(jnp.where(chunk.there, plan.base.log_density(p, safe, data), 0.0))
 
         value, slope = jax.value_and_grad(total)(p)
         return sums[0] + value, sums[1] + slope

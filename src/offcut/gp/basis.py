@@ -21,24 +21,40 @@ The box must reach where proposals fall, and further by some length-scales, beca
 zero at its boundary; the functions must oscillate faster than f does. What both leave out is
 measured as the largest error of the prior covariance between places among the data, in units of
 the variance; the result reports it.
+
+The exact process has another basis (``Grid``) in the result: f at the nodes of a grid, and a spline
+between. A draw of the exact process is known where it was evaluated. Every sweep evaluates it,
+jointly, at the nodes of a Gauss-Legendre rule in the box, as far as it is in the support, and
+between them f is read off a cubic spline, which is linear in the values at the nodes. Outside the
+box f is taken for zero where densities are evaluated, and Z is that of the same function: a finer
+rule integrates the spline. The sampler itself knows neither box nor spline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
+from scipy.interpolate import CubicSpline
 
-from offcut.gp.covariance import Covariance, distances
+from offcut.gp import types as t
+from offcut.gp.covariance import Covariance
 from offcut.numerics.arrays import materialised
 
+Wall = t.Count
 
-def waves(theta: jax.Array, count: int, wall: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Cosines and sines (count + 1, P) of the multiples of ``theta`` (P,).
+
+def waves(
+    theta: t.Values, count: int, wall: Wall
+) -> tuple[Float[Array, "K P"], Float[Array, "K P"]]:
+    """Cosines and sines of the multiples of ``theta``, K = count + 1 of each.
 
     ``wall`` is any traced number >= 0.
     """
@@ -65,14 +81,17 @@ def waves(theta: jax.Array, count: int, wall: jax.Array) -> tuple[jax.Array, jax
     return c, s
 
 
-def twice_as_many(c: jax.Array, s: jax.Array, wall: jax.Array) -> jax.Array:
+def twice_as_many(
+    c: Float[Array, "K P"], s: Float[Array, "K P"], wall: Wall
+) -> Float[Array, "K2 P"]:
     """Cosines up to 2K from the cosines and sines up to K."""
     K = c.shape[0] - 1
     more = materialised(wall, lambda: c[K][None, :] * c[1:] - s[K][None, :] * s[1:])
     return jnp.concatenate([c, more])
 
 
-class Basis(NamedTuple):
+@dataclass(frozen=True)
+class Basis:
     """How many functions along each axis; products of them, or their sums (additive)."""
 
     sizes: tuple[int, ...]
@@ -84,11 +103,11 @@ class Basis(NamedTuple):
 
     @property
     def number(self) -> int:
-        """M, of all functions."""
+        """m, of all functions."""
         return sum(self.sizes) if self.additive else int(np.prod(self.sizes))
 
-    def frequencies(self) -> np.ndarray:
-        """omega (M, d); of a sum of functions each has one axis of its own, nan on the others."""
+    def frequencies(self) -> Float[np.ndarray, "m d"]:
+        """omega; of a sum of functions each has one axis of its own, nan on the others."""
         if self.additive:
             rows = np.full((self.number, self.d), np.nan)
             starts = np.cumsum([0, *self.sizes])
@@ -98,8 +117,10 @@ class Basis(NamedTuple):
             rows = np.array(list(product(*(range(1, size + 1) for size in self.sizes))), float)
         return 0.5 * np.pi * rows
 
-    def log_spectrum(self, covariance: Covariance, log_length_scales: Any, xp: Any = jnp) -> Any:
-        """log S(omega_j) for variance 1 and length-scales in units of half the box, (M,)."""
+    def log_spectrum(
+        self, covariance: Covariance, log_length_scales: Float[t.Floats, " d"], xp: ModuleType = jnp
+    ) -> Float[t.Floats, " m"]:
+        """log S(omega_j) for variance 1 and length-scales in units of half the box."""
         omega = self.frequencies()
         if not self.additive:
             return covariance.log_spectral_density(log_length_scales, omega, xp)
@@ -113,17 +134,17 @@ class Basis(NamedTuple):
         ]
         return xp.concatenate(parts) - np.log(self.d)  # the variance is that of the sum
 
-    def evaluate(self, w: jax.Array, u: jax.Array, wall: jax.Array) -> jax.Array:
-        """f = sum_j w_j phi_j at points (d, P): (P,)."""
+    def evaluate(self, w: t.Weights, u: t.Columns, wall: Wall) -> t.Values:
+        """f = sum_j w_j phi_j at points."""
         sines = self._sines(u, wall)
         if self.additive:
             return w @ jnp.concatenate(sines)
         return _contracted(w.reshape(self.sizes), sines)
 
     def sums(
-        self, u: jax.Array, omega: jax.Array, kappa: jax.Array, wall: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """What Phiᵀ Omega Phi and Phiᵀ kappa are made of, of points (d, P); they add up."""
+        self, u: t.Columns, omega: t.Values, kappa: t.Values, wall: Wall
+    ) -> tuple[Float[Array, " ..."], t.Weights]:
+        """What Phiᵀ Omega Phi and Phiᵀ kappa are made of, of points; they add up."""
         if self.additive:
             rows = jnp.concatenate(self._sines(u, wall))
             return (rows * omega[None, :]) @ rows.T, rows @ kappa
@@ -132,24 +153,24 @@ class Basis(NamedTuple):
         sines = [s[1:] for _, s in both]
         return _product_sums(cosines, omega), _product_sums(sines, kappa).reshape(-1)
 
-    def project(self, u: jax.Array, kappa: jax.Array, wall: jax.Array) -> jax.Array:
-        """Phiᵀ kappa of points (d, P), (M,)."""
+    def project(self, u: t.Columns, kappa: t.Values, wall: Wall) -> t.Weights:
+        """Phiᵀ kappa."""
         sines = self._sines(u, wall)
         if self.additive:
             return jnp.concatenate(sines) @ kappa
         return _product_sums(sines, kappa).reshape(-1)
 
-    def _sines(self, u: jax.Array, wall: jax.Array) -> list[jax.Array]:
+    def _sines(self, u: t.Columns, wall: Wall) -> list[Float[Array, "_ P"]]:
         return [waves(_angle(u[axis]), m, wall)[1][1:] for axis, m in enumerate(self.sizes)]
 
-    def no_sums(self) -> tuple[jax.Array, jax.Array]:
+    def no_sums(self) -> tuple[Float[Array, " ..."], t.Weights]:
         """The sums of no points."""
         if self.additive:
             return jnp.zeros((self.number, self.number)), jnp.zeros(self.number)
         return jnp.zeros([2 * m + 1 for m in self.sizes]), jnp.zeros(self.number)
 
-    def gram(self, sums: jax.Array) -> jax.Array:
-        """Phiᵀ Omega Phi (M, M)."""
+    def gram(self, sums: Float[Array, " ..."]) -> Float[Array, "m m"]:
+        """Phiᵀ Omega Phi."""
         if self.additive:
             return sums
         matrix = sums
@@ -164,14 +185,16 @@ class Basis(NamedTuple):
         order = [2 * axis for axis in range(self.d)] + [2 * axis + 1 for axis in range(self.d)]
         return jnp.transpose(matrix, order).reshape(self.number, self.number)
 
-    def tables(self, nodes: Sequence[Any], xp: Any = np) -> list[Any]:
-        """sin(omega (u + 1)) at coordinates of each axis: (m, nodes)."""
+    def tables(self, nodes: Sequence[t.HostAxis]) -> list[t.Table]:
+        """sin(omega (u + 1)) at coordinates of each axis: a row for each function."""
         return [
-            xp.sin(np.arange(1, m + 1)[:, None] * _angle(xp.asarray(u), xp)[None, :])
+            np.sin(
+                np.arange(1, m + 1)[:, None] * (0.5 * np.pi * (np.clip(u, -1, 1) + 1.0))[None, :]
+            )
             for m, u in zip(self.sizes, nodes, strict=True)
         ]
 
-    def on_grid(self, w: jax.Array, tables: Sequence[jax.Array]) -> jax.Array:
+    def on_grid(self, w: t.Weights, tables: Sequence[Float[Array, "_ _"]]) -> Float[Array, " ..."]:
         """f at all points of a grid, (nodes, nodes, ...), from the tables of its axes."""
         if self.additive:
             starts = np.cumsum([0, *self.sizes])
@@ -187,24 +210,58 @@ class Basis(NamedTuple):
             values = jnp.tensordot(values, table, axes=(0, 0))  # the new axis comes last
         return values
 
-    def features(self, u: np.ndarray) -> np.ndarray:
-        """phi_j at points (d, P), (M, P); NumPy, for checks and small numbers."""
+    def features(self, u: t.HostColumns) -> t.HostFeatures:
+        """phi_j at points; NumPy, for checks and small numbers."""
         tables = self.tables(list(u))
-        if self.additive:
-            return np.concatenate(tables)
-        rows = tables[0]
-        for table in tables[1:]:
-            rows = (rows[:, None, :] * table[None, :, :]).reshape(-1, u.shape[1])
-        return rows
+        return np.asarray(np.concatenate(tables) if self.additive else _products(tables, np))
 
 
-def _angle(u: Any, xp: Any = jnp) -> Any:
+class Grid(Basis):
+    """Splines through the nodes of a grid, so many along each axis: weights are values there."""
+
+    def axes(self) -> list[t.HostAxis]:
+        """Coordinates of the nodes along each axis, in (-1, 1)."""
+        return [np.polynomial.legendre.leggauss(size)[0] for size in self.sizes]
+
+    def nodes(self) -> Float[np.ndarray, "d m"]:
+        return np.stack([part.ravel() for part in np.meshgrid(*self.axes(), indexing="ij")])
+
+    def evaluate(self, w: t.Weights, u: t.Columns, wall: Wall) -> t.Values:
+        tables = []
+        for axis, place in zip(self.axes(), u, strict=True):
+            piece = jnp.clip(jnp.searchsorted(jnp.asarray(axis), place) - 1, 0, len(axis) - 2)
+            away = place - jnp.asarray(axis)[piece]
+            powers = jnp.stack([away**3, away**2, away, jnp.ones_like(away)])
+            spline = jnp.asarray(CubicSpline(axis, np.eye(len(axis))).c)
+            tables.append(jnp.sum(powers[:, :, None] * spline[:, piece, :], axis=0).T)
+        return jnp.where(jnp.all(jnp.abs(u) <= 1, axis=0), w @ _products(tables, jnp), 0.0)
+
+    def tables(self, nodes: Sequence[t.HostAxis]) -> list[t.Table]:
+        """Splines along each axis, those of nodes beyond the box at its edge."""
+        return [
+            CubicSpline(axis, np.eye(len(axis)))(np.clip(place, -1, 1)).T
+            for axis, place in zip(self.axes(), nodes, strict=True)
+        ]
+
+    def features(self, u: t.HostColumns) -> t.HostFeatures:
+        return super().features(u) * (np.abs(u) <= 1).all(0)
+
+
+def _angle(u: t.Values) -> t.Values:
     """omega_1 (u + 1); beyond the box that of its boundary, where all functions are zero."""
-    return 0.5 * np.pi * (xp.clip(u, -1.0, 1.0) + 1.0)
+    return 0.5 * np.pi * (jnp.clip(u, -1.0, 1.0) + 1.0)
 
 
-def _contracted(W: jax.Array, sines: list[jax.Array]) -> jax.Array:
-    """sum over all indices of W[j1, ..., jd] s1[j1] ... sd[jd], (P,)."""
+def _products(tables: Sequence[Float[t.Floats, "_ P"]], xp: ModuleType) -> Float[t.Floats, "m P"]:
+    """Products of functions along the axes, from their values at the points."""
+    rows = xp.ones((1, tables[0].shape[1]))
+    for table in tables:
+        rows = (rows[:, None, :] * table[None, :, :]).reshape(-1, table.shape[1])
+    return rows
+
+
+def _contracted(W: Float[Array, " ..."], sines: list[Float[Array, "_ P"]]) -> t.Values:
+    """sum over all indices of W[j1, ..., jd] s1[j1] ... sd[jd]."""
     P = sines[0].shape[1]
     values = W.reshape(-1, W.shape[-1]) @ sines[-1]
     for rows in reversed(sines[:-1]):
@@ -212,7 +269,7 @@ def _contracted(W: jax.Array, sines: list[jax.Array]) -> jax.Array:
     return values.reshape(P)
 
 
-def _product_sums(rows: list[jax.Array], weights: jax.Array) -> jax.Array:
+def _product_sums(rows: list[Float[Array, "_ P"]], weights: t.Values) -> Float[Array, " ..."]:
     """sum_p weights_p rows1[k1, p] ... rowsd[kd, p], (k1, ..., kd)."""
     if len(rows) == 1:
         return rows[0] @ weights
@@ -233,28 +290,30 @@ COMPARED = {1: 60, 2: 9, 3: 5}
 
 
 class Box(NamedTuple):
-    """Centre and half-widths (d,), in the units of the data."""
+    """Centre and half-widths, in the units of the data."""
 
-    centre: np.ndarray
-    half: np.ndarray
+    centre: t.HostVector
+    half: t.HostVector
 
     @property
-    def lower(self) -> np.ndarray:
-        """Lower corner."""
+    def lower(self) -> t.HostVector:
         return self.centre - self.half
 
     @property
-    def upper(self) -> np.ndarray:
-        """Upper corner."""
+    def upper(self) -> t.HostVector:
         return self.centre + self.half
 
-    def inside(self, x: np.ndarray) -> np.ndarray:
-        """Points (n, d) in coordinates in which the box is [-1, 1]^d."""
+    def inside(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """Points in coordinates in which the box is [-1, 1]^d."""
         return (x - self.centre) / self.half
+
+    def outside(self, u: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """The same points in the units of the data."""
+        return self.centre + self.half * u
 
 
 def box_around(
-    low: np.ndarray, high: np.ndarray, spread: np.ndarray, length_scale: np.ndarray
+    low: t.HostVector, high: t.HostVector, spread: t.HostVector, length_scale: t.HostVector
 ) -> Box:
     """The box for proposals mostly between ``low`` and ``high``, and some way beyond."""
     margin = BEYOND_DATA * spread + BEYOND_SCALES * length_scale
@@ -262,7 +321,7 @@ def box_around(
 
 
 def sizes_for(
-    covariance: Covariance, box: Box, shortest: np.ndarray, additive: bool
+    covariance: Covariance, box: Box, shortest: t.HostVector, additive: bool
 ) -> tuple[int, ...]:
     """Functions along each axis for length-scales down to ``shortest``, as far as allowed."""
     d = len(box.half)
@@ -283,25 +342,25 @@ def covariance_error(
     covariance: Covariance,
     box: Box,
     basis: Basis,
-    length_scale: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
+    length_scale: t.HostVector,
+    low: t.HostVector,
+    high: t.HostVector,
 ) -> float:
     """Largest error of the prior covariance of f between places from ``low`` to ``high``."""
     d = len(low)
-    count = COMPARED.get(d, 3)
-    axes = [np.linspace(a, b, count) for a, b in zip(low, high, strict=True)]
     if basis.additive:  # axis by axis; the sum has the mean of their errors at most
         errors = []
         for axis in range(d):
-            own = Basis((basis.sizes[axis],))
             part = slice(axis, axis + 1)
-            one = Box(box.centre[part], box.half[part])
+            one, own = Box(box.centre[part], box.half[part]), Basis(basis.sizes[part])
             args = (length_scale[part], low[part], high[part])
             errors.append(covariance_error(covariance, one, own, *args))
         return float(np.mean(errors))
-    points = np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")], axis=1)
-    exact = covariance.correlation(distances(points, points, length_scale), np)
+    count = COMPARED.get(d, 3)
+    axes = [np.linspace(a, b, count) for a, b in zip(low, high, strict=True)]
+    points = np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")])
+    scaled = points / length_scale[:, None]
+    exact = covariance.correlations(scaled, scaled, np)
     log_S = basis.log_spectrum(covariance, np.log(length_scale / box.half), np)
-    rows = np.exp(0.5 * log_S)[:, None] * basis.features(box.inside(points).T)
+    rows = np.exp(0.5 * log_S)[:, None] * basis.features(box.inside(points.T).T)
     return float(np.abs(rows.T @ rows - exact).max())

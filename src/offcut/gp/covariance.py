@@ -6,17 +6,28 @@ With r the distance in length-scales, t = sum_d (l_d omega_d)², d dimensions an
     Matérn 3/2           (1 + √3 r) exp(-√3 r)         c prod(l) (2 nu + t)^{-(nu + d/2)}
     Matérn 5/2           (1 + √5 r + 5r²/3) exp(-√5 r)   with c = 2^d pi^{d/2} (2 nu)^nu
                                                          Gamma(nu + d/2) / Gamma(nu)
+
+Length-scales and variance (``Hyperparameters``) are fixed, or move along with the rest.
 """
 
 from __future__ import annotations
 
 from math import lgamma, log, pi, sqrt
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Float
 
 from offcut.errors import ModelError
+from offcut.gp import types as t
+from offcut.gp.data import GPData
+from offcut.models.prior import Prior, Theta
+from offcut.numerics.types import KeyArray
+from offcut.programs.identity import digest
 
 
 class Covariance(NamedTuple):
@@ -30,16 +41,24 @@ class Covariance(NamedTuple):
     nu: float | None  # None for the squared exponential, the limit of large nu
     functions: float
 
-    def correlation(self, r: Any, xp: Any = jnp) -> Any:
-        """The correlation at distances of r length-scales."""
+    def correlations(
+        self, x: Float[t.Floats, "d a"], y: Float[t.Floats, "d b"], xp: ModuleType = jnp
+    ) -> Float[t.Floats, "a b"]:
+        """Correlations between points, whose coordinates are in length-scales."""
+        r = xp.sqrt(xp.sum((x[:, :, None] - y[:, None, :]) ** 2, axis=0))
         if self.nu is None:
             return xp.exp(-0.5 * r**2)
         scaled = sqrt(2 * self.nu) * r
         polynomial = 1 + scaled + (scaled**2 / 3 if self.nu > 2 else 0.0)
         return polynomial * xp.exp(-scaled)
 
-    def log_spectral_density(self, log_length_scales: Any, frequencies: Any, xp: Any = jnp) -> Any:
-        """log S of variance 1 at ``frequencies`` (M, d) for length-scales (d,): (M,)."""
+    def log_spectral_density(
+        self,
+        log_length_scales: Float[t.Floats, " d"],
+        frequencies: Float[np.ndarray, "m d"],
+        xp: ModuleType = jnp,
+    ) -> Float[t.Floats, " m"]:
+        """log S of variance 1 at ``frequencies``."""
         d = frequencies.shape[1]
         t = xp.sum((xp.exp(log_length_scales)[None, :] * frequencies) ** 2, axis=1)
         volume = xp.sum(log_length_scales)
@@ -73,7 +92,47 @@ def covariance_named(name: object) -> Covariance:
     return known
 
 
-def distances(x: np.ndarray, y: np.ndarray, length_scales: np.ndarray) -> np.ndarray:
-    """Distances in length-scales between points (n, d) and (m, d): (n, m)."""
-    apart = (x[:, None, :] - y[None, :, :]) / length_scales
-    return np.sqrt(np.sum(apart**2, axis=-1))
+class Hyperparameters:
+    """What is learned has a prior; what is fixed stands in ``data``.
+
+    The prior of the length-scale is in units of ``data.unit``: 1, or where the prior is ours a
+    standard deviation of the data. So no number of the data is part of the program.
+    """
+
+    def __init__(self, priors: dict[str, dist.Distribution], d: int) -> None:
+        self.prior = Prior(priors) if priors else None
+        self.key = tuple((name, digest(prior)) for name, prior in sorted(priors.items()))
+        self.size = self.prior.size if self.prior is not None else 0
+        self.d = d
+
+    def values(self, position: t.Hyper, data: GPData) -> tuple[t.Vector, t.Number]:
+        """Length-scales in the units of the data, and the variance."""
+        learned = self._learned(position, data.unit)
+        length_scale = learned.get("length_scale", data.length_scale)
+        return jnp.broadcast_to(length_scale, (self.d,)), learned.get("variance", data.variance)
+
+    def log_prior(self, position: t.Hyper) -> t.Number:
+        """log density of the unconstrained position."""
+        return jnp.zeros(()) if self.prior is None else self.prior.log_density(position, {})
+
+    def first(self, key: KeyArray) -> t.Hyper:
+        """Where a chain starts: halfway between a draw of the prior and the median of many."""
+        prior = self.prior
+        if prior is None:
+            return jnp.zeros(0)
+        own = jax.random.split(key, 17)
+        drawn = jax.vmap(lambda own: prior.unconstrain(prior.sample(own)))(own)
+        return 0.5 * drawn[0] + 0.5 * jnp.median(drawn[1:], axis=0)
+
+    def record(self, position: t.Hyper, unit: t.Vector) -> Theta:
+        """What was learned, in the units of the data."""
+        learned = self._learned(position, unit)
+        if "length_scale" in learned and self.d == 1:
+            learned["length_scale"] = learned["length_scale"][0]
+        return learned
+
+    def _learned(self, position: t.Hyper, unit: t.Vector) -> Theta:
+        learned = {} if self.prior is None else dict(self.prior.constrain(position, {}))
+        if "length_scale" in learned:
+            learned["length_scale"] = learned["length_scale"] * unit
+        return learned

@@ -19,22 +19,27 @@ Matrices have one of few sizes, the smallest that holds what a sweep needs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Bool, Float
 
-from offcut.base import BROKEN, FULL, OK, Info, Stage
+from offcut.base import BROKEN, FULL, OK, Info, Kernel, Stage
 from offcut.errors import StartError
 from offcut.gp import proposals as points
+from offcut.gp import types as t
 from offcut.gp.augmented import AugmentedSampler
+from offcut.gp.data import GPData
+from offcut.gp.plan import Plan
 from offcut.gp.polya_gamma import polya_gamma
 from offcut.gp.proposals import Points
-from offcut.gp.sampler import SCALE, GPData, Plan, State
-from offcut.gp.updates import elliptical_slice
-from offcut.kernels.tuning import stepped
+from offcut.gp.sampler import State
+from offcut.gp.updates import EllipticalSlice, elliptical_slice
+from offcut.numerics.types import KeyArray
 
 #: Rows that the largest matrix has; the others are smaller by this factor each.
 LARGEST, FACTOR = 4096, 1.3
@@ -44,21 +49,19 @@ MOST = LARGEST // 2
 ROOM = 1.15
 
 
-class ExactState(NamedTuple):
-    """Points with f, and whether Y was ever drawn."""
-
-    points: Points
-    known: jax.Array
+Made = TypeVar("Made")
+#: omega and kappa at all points.
+Pseudo = tuple[Float[Array, " rows"], Float[Array, " rows"]]
 
 
 class Drawn(NamedTuple):
     """f at the points and at the nodes, the points with new rejections, and how the walk ended."""
 
     points: Points
-    f: jax.Array
-    nodes: jax.Array
-    reached: jax.Array
-    over: jax.Array
+    f: Float[Array, " rows"]
+    nodes: t.Weights
+    reached: t.Flag
+    over: t.Flag
 
 
 class ExactSampler(AugmentedSampler):
@@ -68,40 +71,44 @@ class ExactSampler(AugmentedSampler):
 
     redraws = False
 
-    def __init__(self, plan: Plan, update: Any, nugget: float) -> None:
-        super().__init__(plan, update)
+    def __init__(self, plan: Plan, kernel: Kernel, nugget: float) -> None:
+        super().__init__(plan, kernel)
         self.nugget = nugget
-        self.sizes, self.smaller = (_sizes(plan.layout.n, most) for most in (LARGEST, MOST))
+        sizes, self.smaller = (_sizes(plan.layout.n, most) for most in (LARGEST, MOST))
+        self.sizes = [size for size in sizes if size >= plan.basis.number]  # all hold the nodes
+
+    @property
+    def key(self) -> tuple:
+        return *super().key, self.nugget
 
     def first_own(self, state: State, data: GPData) -> State:
         """f is zero at X; no rejections yet."""
-        own = ExactState(points.buffer_for(self.plan.layout, data.x, 1), jnp.array(False))
-        tuning = super().first_own(state, data).tuning
         nowhere = jnp.zeros(self.plan.basis.number)
-        return state._replace(beta=jnp.zeros(0), w=nowhere, tuning=tuning, own=own)
+        state = state._replace(beta=jnp.zeros(0), w=nowhere)
+        return super().first_own(state, data)
 
-    def root_spectrum(self, hyper: jax.Array, data: GPData) -> jax.Array:
+    def root_spectrum(self, hyper: t.Hyper, data: GPData) -> t.Weights:
         """There is no spectrum."""
         return jnp.zeros(self.plan.basis.number)
 
-    def covariance(self, u: jax.Array, hyper: jax.Array, data: GPData) -> jax.Array:
-        """K with its nugget, of points (d, T): (T, T)."""
+    def covariance(
+        self, u: Float[Array, "d T"], hyper: t.Hyper, data: GPData
+    ) -> Float[Array, "T T"]:
+        """K with its nugget."""
         length_scales, variance = self.plan.hyper.values(hyper, data)
         scaled = u * (data.half / length_scales)[:, None]
-        apart = scaled[:, :, None] - scaled[:, None, :]
-        r = jnp.sqrt(jnp.sum(apart**2, axis=0))
-        return variance * (self.plan.covariance.correlation(r) + self.nugget * jnp.eye(u.shape[1]))
+        correlations = self.plan.covariance.correlations(scaled, scaled)
+        return variance * (correlations + self.nugget * jnp.eye(u.shape[1]))
 
-    def step(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
+    def step(self, key: KeyArray, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
         """One sweep: hyperparameters, base and rate given X and Y; then f, and new rejections."""
         k = jax.random.split(key, 4)
-        plan, n, held = self.plan, self.plan.layout.n, state.own.points
+        plan, n, held, known = self.plan, self.plan.layout.n, state.points, state.known
         limit = jnp.minimum(stage.budget, MOST - n)
         moved, pseudo = self._hyper(k[0], state, stage, data)
-        base, more = self._base(k[1], moved._replace(own=()), held, stage, data)
+        base, more = self._base(k[1], moved, held, stage, data)
         log_rate = plan.process.update_rate(k[2], base.log_rate, n + held.count, data)
         # Before the first Y there is nothing to learn from.
-        known = state.own.known
         moved = moved._replace(
             base=jnp.where(known, base.base, state.base),
             log_rate=jnp.where(known, log_rate, state.log_rate),
@@ -115,20 +122,15 @@ class ExactSampler(AugmentedSampler):
         finite = jnp.all(jnp.isfinite(drawn.nodes))
         fine = (known | fits) & finite
         status = jnp.where(too_many & finite, FULL, jnp.where(fine, OK, BROKEN))
-        moved = moved._replace(w=drawn.nodes, own=ExactState(chosen, known | fits))
-        stats = {
-            "rejected": moved.own.points.count,
-            "gave_up": ~fits,
-            **more,
-            **self.described(moved, data),
-        }
-        return moved, Info(stats, status, finite)
+        moved = moved._replace(w=drawn.nodes, points=chosen, known=known | fits)
+        stats = {"rejected": chosen.count, "gave_up": ~fits, **more}
+        return moved, Info(stats | self.described(moved, data), status, finite)
 
     def _hyper(
-        self, key: jax.Array, state: State, stage: Stage, data: GPData
-    ) -> tuple[State, tuple[jax.Array, jax.Array]]:
+        self, key: KeyArray, state: State, stage: Stage, data: GPData
+    ) -> tuple[State, Pseudo]:
         """omega and kappa at all points, and hyperparameters given them."""
-        held, rows = state.own.points, state.own.points.f.shape[0]
+        held, rows = state.points, state.points.f.shape[0]
         n, total = self.plan.layout.n, self.plan.layout.n + held.count
         key_omega, key_hyper = jax.random.split(key)
         informed = points.inside(held.u, data) & (jnp.arange(rows) < total)
@@ -137,38 +139,24 @@ class ExactSampler(AugmentedSampler):
             return state, (jnp.zeros(rows), kappa)
         omega = polya_gamma(key_omega, held.f, total, self.plan.layout.lanes)
         # Before the first Y nothing is known of f: no Pólya-Gamma variables.
-        omega = jnp.where(informed & state.own.known, omega, 0.0)
-        if not self.plan.hyper.size:
-            return state, (omega, kappa)
+        omega = jnp.where(informed & state.known, omega, 0.0)
 
-        def log_density(position: jax.Array) -> jax.Array:
-            def at(size: int) -> Callable:
-                def run() -> jax.Array:
-                    K = self.covariance(_cut(held.u, size), position, data)
-                    s, root = _factor(K, _cut(omega, size))
-                    r = solve_triangular(root, _divided(_cut(kappa, size), s), lower=True)
-                    return -jnp.sum(jnp.log(jnp.diagonal(root))) - 0.5 * r @ r
+        def evidence(hyper: t.Hyper) -> t.Number:
+            def at(size: int) -> t.Number:
+                K = self.covariance(_cut(held.u, size), hyper, data)
+                s, root = _factor(K, _cut(omega, size))
+                r = solve_triangular(root, _divided(_cut(kappa, size), s), lower=True)
+                return -jnp.sum(jnp.log(jnp.diagonal(root))) - 0.5 * r @ r
 
-                return run
+            return _sized(total, self.smaller, at)
 
-            return self.plan.hyper.log_prior(position) + _sized(total, self.smaller, at)
-
-        hyper, learnt, _ = stepped(
-            SCALE, key_hyper, state.hyper, log_density, state.tuning["hyper"], stage
-        )
-        state = state._replace(hyper=hyper, tuning={**state.tuning, "hyper": learnt})
-        return state, (omega, kappa)
+        return self.move_hyper(key_hyper, state, stage, evidence), (omega, kappa)
 
     def _everything(
-        self,
-        key: jax.Array,
-        state: State,
-        pseudo: tuple[jax.Array, jax.Array],
-        limit: jax.Array,
-        data: GPData,
+        self, key: KeyArray, state: State, pseudo: Pseudo, limit: t.Count, data: GPData
     ) -> Drawn:
         """f at the points, at the nodes, and at proposals up to the end of the walk."""
-        plan, held = self.plan, state.own.points
+        plan, held = self.plan, state.points
         n, points_ = plan.layout.n, plan.layout.n + held.count
         nodes = data.grid
         G, rows = nodes.shape[1], held.f.shape[0]
@@ -182,46 +170,41 @@ class ExactSampler(AugmentedSampler):
         normals = jax.random.normal(key_f, (2, LARGEST))
         uniform = jax.random.uniform(key_accept, (LARGEST,))
 
-        def attempt(size: int) -> Callable:
-            def run() -> Drawn:
-                row = jnp.arange(size)
-                node, fresh = row - points_, row - points_ - G
-                is_point, is_fresh = row < points_, fresh >= 0
-                place = jnp.clip(fresh, 0, LARGEST - 1)
-                u = jnp.where(
-                    is_point[None, :],
-                    held.u[:, jnp.minimum(row, rows - 1)],
-                    jnp.where(
-                        is_fresh[None, :], proposed[:, place], nodes[:, jnp.clip(node, 0, G - 1)]
-                    ),
-                )
-                K = self.covariance(u, state.hyper, data)
-                L = lax.linalg.cholesky(K, symmetrize_input=False)
-                if self.gibbs:
-                    f = self._corrected(K, L, normals[:, :size], *(_cut(a, size) for a in pseudo))
-                else:
-                    f = self._sliced(
-                        key_f, L, normals[0, :size], _cut(held.f, size), is_point, u, data
-                    )
-                accepted = (uniform[place] < jax.nn.sigmoid(f)) & points.inside(u, data) & is_fresh
-                before = jnp.cumsum(accepted) - accepted
-                in_time = (before < n if total is None else fresh < total) & is_fresh
-                rejected = in_time & ~accepted
-                count = jnp.sum(rejected, dtype=jnp.int32)
-                to = jnp.where(rejected, n + jnp.cumsum(rejected) - 1, rows)
-                at_points = _cut(f, rows)
-                new = Points(
-                    held.u.at[:, to].set(u, mode="drop"),
-                    at_points.at[to].set(f, mode="drop"),
-                    count,
-                )
-                reached = jnp.sum(accepted) >= n if total is None else points_ + G + total <= size
-                at_nodes = lax.dynamic_slice(f, (points_,), (G,))
-                return Drawn(new, at_points, at_nodes, reached, count > limit)
+        def attempt(size: int) -> Drawn:
+            row = jnp.arange(size)
+            node, fresh = row - points_, row - points_ - G
+            is_point, is_fresh = row < points_, fresh >= 0
+            place = jnp.clip(fresh, 0, LARGEST - 1)
+            u = jnp.where(
+                is_point[None, :],
+                held.u[:, jnp.minimum(row, rows - 1)],
+                jnp.where(
+                    is_fresh[None, :], proposed[:, place], nodes[:, jnp.clip(node, 0, G - 1)]
+                ),
+            )
+            K = self.covariance(u, state.hyper, data)
+            L = lax.linalg.cholesky(K, symmetrize_input=False)
+            if self.gibbs:
+                f = self._corrected(K, L, normals[:, :size], *(_cut(a, size) for a in pseudo))
+            else:
+                f = self._sliced(key_f, L, normals[0, :size], _cut(held.f, size), is_point, u, data)
+            accepted = (uniform[place] < jax.nn.sigmoid(f)) & points.inside(u, data) & is_fresh
+            before = jnp.cumsum(accepted) - accepted
+            in_time = (before < n if total is None else fresh < total) & is_fresh
+            rejected = in_time & ~accepted
+            count = jnp.sum(rejected, dtype=jnp.int32)
+            to = jnp.where(rejected, n + jnp.cumsum(rejected) - 1, rows)
+            at_points = _cut(f, rows)
+            new = Points(
+                held.u.at[:, to].set(u, mode="drop"),
+                at_points.at[to].set(f, mode="drop"),
+                count,
+            )
+            reached = jnp.sum(accepted) >= n if total is None else points_ + G + total <= size
+            at_nodes = lax.dynamic_slice(f, (points_,), (G,))
+            return Drawn(new, at_points, at_nodes, reached, count > limit)
 
-            return run
-
-        branches = [attempt(size) for size in self.sizes]
+        branches = [partial(attempt, size) for size in self.sizes]
 
         def unfinished(carry: tuple) -> jax.Array:
             tier, drawn = carry
@@ -236,21 +219,23 @@ class ExactSampler(AugmentedSampler):
         return drawn._replace(over=drawn.over | ~drawn.reached)
 
     def _corrected(
-        self, K: jax.Array, L: jax.Array, normals: jax.Array, omega: jax.Array, kappa: jax.Array
-    ) -> jax.Array:
+        self,
+        K: Float[Array, "T T"],
+        L: Float[Array, "T T"],
+        normals: Float[Array, "2 T"],
+        omega: Float[Array, " T"],
+        kappa: Float[Array, " T"],
+    ) -> Float[Array, " T"]:
         """Matheron's rule; omega is zero but at the points, which come first."""
         prior = L @ normals[0]
 
-        def at(size: int) -> Callable:
-            def run() -> jax.Array:
-                # At places without pseudo-data B is the identity.
-                s, root = _factor(_cut(_cut(K, size).T, size), _cut(omega, size))
-                residual = _divided(_cut(kappa, size), s) - s * _cut(prior, size)
-                residual = residual - _cut(normals[1], size) * (s > 0)
-                half = solve_triangular(root, residual, lower=True)
-                return _cut(s * solve_triangular(root, half, lower=True, trans="T"), len(prior))
-
-            return run
+        def at(size: int) -> Float[Array, " T"]:
+            # At places without pseudo-data B is the identity.
+            s, root = _factor(_cut(_cut(K, size).T, size), _cut(omega, size))
+            residual = _divided(_cut(kappa, size), s) - s * _cut(prior, size)
+            residual = residual - _cut(normals[1], size) * (s > 0)
+            half = solve_triangular(root, residual, lower=True)
+            return _cut(s * solve_triangular(root, half, lower=True, trans="T"), len(prior))
 
         last = jnp.max(jnp.where(omega > 0, jnp.arange(len(omega)) + 1, 0))
         smaller = [size for size in self.smaller if size < K.shape[0]] + [K.shape[0]]
@@ -258,20 +243,21 @@ class ExactSampler(AugmentedSampler):
 
     def _sliced(
         self,
-        key: jax.Array,
-        L: jax.Array,
-        normal: jax.Array,
-        f: jax.Array,
-        is_point: jax.Array,
-        u: jax.Array,
+        key: KeyArray,
+        L: Float[Array, "T T"],
+        normal: Float[Array, " T"],
+        f: Float[Array, " T"],
+        is_point: Bool[Array, " T"],
+        u: Float[Array, "d T"],
         data: GPData,
-    ) -> jax.Array:
+    ) -> Float[Array, " T"]:
         """Elliptical slice sampling at the points, then f everywhere given that."""
+        assert isinstance(self.kernel, EllipticalSlice)
         size = L.shape[0]
         sign = jnp.where(jnp.arange(size) < self.plan.layout.n, 1.0, -1.0)
         there = is_point & points.inside(u, data)
-        for turn in range(self.update.steps):
-            key_prior, key_slice = jax.random.split(jax.random.fold_in(key, turn))
+        for number in range(self.kernel.steps):
+            key_prior, key_slice = jax.random.split(jax.random.fold_in(key, number))
             prior = L @ jax.random.normal(key_prior, (LARGEST,))[:size]
             f = elliptical_slice(
                 key_slice,
@@ -282,33 +268,14 @@ class ExactSampler(AugmentedSampler):
         v = solve_triangular(L, jnp.where(is_point, f, 0.0), lower=True)
         return L @ jnp.where(is_point, v, normal)
 
-    def described(self, state: State, data: GPData) -> dict[str, jax.Array]:
-        """log Z and the log density at some of the data."""
-        held = state.own.points
-        f = self.at_nodes(state.w, data, state.base)
-        log_Z = jnp.log(self.normaliser(f, state.base, data))
-        return self.followed(data.x[:, data.probes], held.f[data.probes], log_Z, state, data)
-
-    # The buffer.
-
-    def capacity(self, state: State) -> int:
-        """Rejections that there is room for."""
-        return points.capacity_of(self.plan.layout, state.own.points)
-
-    def resized(self, state: State, capacity: int) -> State:
-        """More room, same content."""
-        held = points.grown(self.plan.layout, state.own.points, capacity)
-        return state._replace(own=state.own._replace(points=held))
+    def at_probes(self, u: t.Columns, state: State, data: GPData) -> t.Values:
+        return state.points.f[data.probes]
 
     def limit(self, state: State) -> int:
-        """What the largest matrix holds beside X."""
+        """What the largest matrix holds besides X."""
         return max(1, MOST - self.plan.layout.n)
 
-    def rejected(self, state: State) -> int:
-        """|Y|."""
-        return int(state.own.points.count)
-
-    def explain(self, state: State, evidence: Any) -> Exception:
+    def explain(self, state: State, evidence: t.Flag) -> Exception:
         """A matrix lost its digits, or no Y was ever within the budget."""
         if not bool(evidence):
             return StartError(
@@ -321,32 +288,34 @@ class ExactSampler(AugmentedSampler):
         )
 
 
-def _divided(kappa: jax.Array, s: jax.Array) -> jax.Array:
+def _divided(kappa: Float[Array, " T"], s: Float[Array, " T"]) -> Float[Array, " T"]:
     """kappa / √omega, zero where omega is."""
     return jnp.where(s > 0, kappa / jnp.where(s > 0, s, 1.0), 0.0)
 
 
-def _factor(K: jax.Array, omega: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _factor(
+    K: Float[Array, "T T"], omega: Float[Array, " T"]
+) -> tuple[Float[Array, " T"], Float[Array, "T T"]]:
     """√omega, and the Cholesky factor of B."""
     s = jnp.sqrt(omega)
     B = jnp.eye(len(s)) + s[:, None] * K * s[None, :]
     return s, lax.linalg.cholesky(B, symmetrize_input=False)
 
 
-def _cut(values: jax.Array, size: int) -> jax.Array:
+def _cut(values: Float[Array, "*d T"], size: int) -> Float[Array, "*d size"]:
     """The first ``size`` columns, padded with zeros where there are fewer."""
     missing = max(0, size - values.shape[-1])
     return jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, missing)])[..., :size]
 
 
-def _tier(sizes: list[int], count: jax.Array) -> jax.Array:
+def _tier(sizes: list[int], count: t.Count) -> t.Count:
     """The place of the smallest size that holds ``count``."""
     return jnp.searchsorted(jnp.asarray(sizes), count).clip(0, len(sizes) - 1)
 
 
-def _sized(count: jax.Array, sizes: list[int], make: Callable[[int], Callable]) -> Any:
-    """``make(size)()`` for the smallest size that holds ``count``."""
-    return lax.switch(_tier(sizes, count), [make(size) for size in sizes])
+def _sized(count: t.Count, sizes: list[int], make: Callable[[int], Made]) -> Made:
+    """``make(size)`` for the smallest size that holds ``count``."""
+    return lax.switch(_tier(sizes, count), [partial(make, size) for size in sizes])
 
 
 def _sizes(n: int, largest: int) -> list[int]:

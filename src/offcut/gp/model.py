@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, fields
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
-import jax
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from offcut import base as contracts
 from offcut.base import Doubt, Kernel, Model, Request
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.gp import approximation, evaluation
+from offcut.gp import types as t
 from offcut.gp.augmented import AugmentedSampler
-from offcut.gp.base_density import FamilyBase
-from offcut.gp.birth_death import BirthDeath, BirthDeathSampler
+from offcut.gp.base_density import program_of
+from offcut.gp.basis import Grid
 from offcut.gp.covariance import covariance_named
-from offcut.gp.evaluation import Bands, Comparison
+from offcut.gp.data import as_region, ties
+from offcut.gp.evaluation import Bands, Comparison, Draws
 from offcut.gp.exact import ExactSampler
-from offcut.gp.plan import FRESH, PROCESSES, GPSettings, Prepared, prepare
-from offcut.gp.quadrature import Grid
+from offcut.gp.plan import Prepared, Settings, prepare
+from offcut.gp.process import PROCESSES
 from offcut.gp.sampler import CollapsedSampler, GPSampler
-from offcut.gp.settings import as_region, check_family, checked_nugget, ties
 from offcut.gp.updates import EllipticalSlice, PolyaGamma
 from offcut.kernels.hmc import HMC
 from offcut.methods import CURVES
-from offcut.mixtures.data import as_events
-from offcut.models.prior import Prior
+from offcut.models.data import as_events, numbers_of
+from offcut.models.prior import PriorLike
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.rendering import call
 from offcut.numerics.text import moved, renamed
 from offcut.programs.cache import kept_sampler
-from offcut.programs.identity import digest, skeleton, traced
+from offcut.programs.identity import digest, skeleton
 from offcut.regions.box import Box
 from offcut.regions.region import Region
 
@@ -40,40 +43,29 @@ MOST_PREPARED = 8
 #: The kernel of method="collapsed", where none is given.
 COLLAPSED = HMC(num_steps=8, jitter=0.5)
 
-
-def _to_sample(method: object) -> str:
-    return f"give it to offcut.sample(model, data, method={method!r})"
+Kind = TypeVar("Kind", bound=type)
 
 
-def _no_quadrature(local: bool, prepared: Prepared) -> str:
-    """Why method="collapsed" cannot be had."""
-    if local:
-        return 'offcut.BirthDeath needs method="augment"'
-    if isinstance(prepared.plan.basis, Grid):
-        return 'the exact process (basis=None) has method="augment" only'
-    return (
-        'method="collapsed" needs the normalising constant by quadrature, which is to '
-        'be had in one and two dimensions; use method="augment"'
-    )
+@dataclass(eq=False, repr=False, kw_only=True)
+class GPModel(Settings, Model):
+    """What densities and intensities share. They are dataclasses: what the user gave are fields."""
 
-
-class GPModel(Model):
-    """What densities and intensities share."""
-
-    process = ""
-
+    __no_type_check__: ClassVar[bool] = True  # of the fields: users give what they like
+    process: ClassVar[str]
     methods = CURVES
+    additive: bool | None = None
+    joint_moves: bool = True
+    nugget: float = 1e-8
 
-    def __init__(self, settings: GPSettings) -> None:
-        local = isinstance(settings.rejections, BirthDeath)
-        if not local and settings.rejections != FRESH:
+    def __post_init__(self) -> None:
+        covariance_named(self.covariance)
+        number = isinstance(self.nugget, int | float | np.number)
+        if not number or isinstance(self.nugget, bool) or not 0 < float(self.nugget) < 1:
             raise ModelError(
-                f'rejections must be "fresh" or an offcut.BirthDeath, got {settings.rejections!r}'
+                "nugget must be a number above 0 (matrices lose their digits at 0) and below 1, "
+                f"got {self.nugget!r}"
             )
-        if local and settings.basis is None:
-            raise ModelError("offcut.BirthDeath needs a basis")
-        self.settings = settings
-        self._prepared: dict[Any, Prepared] = {}
+        self._prepared: dict[tuple, Prepared] = {}
 
     def prepare(self, request: Request) -> contracts.Prepared:
         """The sampler, its arrays, and the observed data by name (for ``offcut.sample``)."""
@@ -81,7 +73,9 @@ class GPModel(Model):
             raise ModelError(f"{type(self).__name__} takes no covariates")
         x, scalar = self.read(request.data)
         prepared = self._prepared_from(x, scalar)
-        sampler = self._shared(prepared, request.method.name, request.kernel)
+        sampler = self._sampler(prepared, request.method.name, request.kernel)
+        # Models that are the same share a sampler, compiled code and all.
+        sampler = kept_sampler(digest(type(sampler), sampler.key), "", lambda: sampler)
         return contracts.Prepared(sampler, prepared.data, {"x": x[:, 0] if scalar else x})
 
     def before(self, prepared: contracts.Prepared) -> list[Doubt]:
@@ -90,66 +84,36 @@ class GPModel(Model):
         learned = any(name == "length_scale" for name, _ in own.plan.hyper.key)
         return ties(prepared.observed["x"]) if learned else []
 
-    def read(self, data: Any) -> tuple[np.ndarray, bool]:
-        """Observations (n, d), and whether they are single numbers."""
+    def read(self, data: Any) -> tuple[t.HostRows, bool]:
+        """Observations, and whether they are single numbers."""
         return as_events(data, type(self).__name__)
 
-    def _prepared_from(self, x: np.ndarray, scalar: bool) -> Prepared:
-        """Everything for data (n, d); the last few are kept."""
+    def _prepared_from(self, x: t.HostRows, scalar: bool) -> Prepared:
+        """Everything for data; the last few are kept."""
         key = (self.identity(), x.tobytes(), x.shape, scalar)
         if key not in self._prepared:
             while len(self._prepared) >= MOST_PREPARED:
                 self._prepared.pop(next(iter(self._prepared)))
-            self._prepared[key] = prepare(self.settings, x, PROCESSES[self.process], scalar)
+            self._prepared[key] = prepare(self, x, PROCESSES[self.process], scalar)
         return self._prepared[key]
-
-    def _shared(self, prepared: Prepared, method: str, kernel: Kernel | None) -> GPSampler:
-        """The sampler; models that are the same share it, compiled code and all."""
-        plan = prepared.plan
-        family = self._family() if isinstance(plan.base, FamilyBase) else None
-        base = (type(plan.base), family, plan.hyper.key)
-        identity = digest(base, method, self.settings.nugget, self.settings.rejections)
-        name = (plan[:3], plan[5:], kernel)
-        return kept_sampler(identity, name, lambda: self._sampler(prepared, method, kernel))
-
-    def _family(self) -> Any:
-        """What a base given as a function computes, traced, with its prior."""
-        given = self.settings
-        if isinstance(given.base, Region) or not callable(given.base) or given.prior is None:
-            return None
-        kinds: list[type] = []
-
-        def everything(key: jax.Array, position: jax.Array) -> Any:
-            prior = Prior(given.prior)
-            theta = prior.sample(key)
-            base = given.base(theta)
-            kinds.append(type(base))
-            x = base.sample(key)
-            constrained = prior.constrain(position, {})
-            return theta, x, base.log_prob(x), prior.log_density(position, {}), constrained
-
-        with jax.enable_x64(True):
-            size = Prior(given.prior).size
-            return traced(everything, jax.random.key(0), np.zeros(size)), kinds
 
     def _sampler(self, prepared: Prepared, method: str, kernel: Kernel | None) -> GPSampler:
         """The sampler of the method, with the kernel."""
-        local = isinstance(self.settings.rejections, BirthDeath)
-        if method == "collapsed":
-            if local or isinstance(prepared.plan.basis, Grid) or not prepared.plan.summed:
-                raise ModelError(_no_quadrature(local, prepared))
-            return CollapsedSampler(prepared.plan, COLLAPSED if kernel is None else kernel)
-        update = PolyaGamma() if kernel is None else kernel
         if isinstance(prepared.plan.basis, Grid):
-            self._check_exact(prepared, kernel)
-            return ExactSampler(prepared.plan, update, self.settings.nugget)
-        if local:
-            return BirthDeathSampler(prepared.plan, update, self.settings.rejections)
-        return AugmentedSampler(prepared.plan, update)
+            return self._exact(prepared, method, kernel)
+        if method == "collapsed":
+            if not prepared.plan.summed:
+                raise ModelError(
+                    'method="collapsed" needs the normalising constant by quadrature, which is to '
+                    'be had in one and two dimensions; use method="augment"'
+                )
+            return CollapsedSampler(prepared.plan, COLLAPSED if kernel is None else kernel)
+        return AugmentedSampler(prepared.plan, PolyaGamma() if kernel is None else kernel)
 
-    @staticmethod
-    def _check_exact(prepared: Prepared, kernel: Kernel | None) -> None:
-        """Refuse kernels that the exact process does not take."""
+    def _exact(self, prepared: Prepared, method: str, kernel: Kernel | None) -> GPSampler:
+        """The sampler of the exact process."""
+        if method != "augment":
+            raise ModelError('the exact process (basis=None) has method="augment" only')
         if kernel is not None and kernel.kind != PolyaGamma.kind:
             raise SettingsError(
                 "f of the exact process moves by offcut.PolyaGamma() (default) or "
@@ -160,14 +124,19 @@ class GPModel(Model):
                 "offcut.EllipticalSlice() with the exact process needs a fixed length_scale and "
                 "variance; offcut.PolyaGamma() infers them"
             )
+        update = PolyaGamma() if kernel is None else kernel
+        return ExactSampler(prepared.plan, update, float(self.nugget))
 
     def prepared_for(self, posterior: xr.DataTree) -> Prepared:
         """Box, basis and priors of a posterior, made again from its data where needed."""
         return self._prepared_of(np.asarray(posterior["observed_data"].dataset["x"].values, float))
 
-    def _prepared_of(self, x: np.ndarray) -> Prepared:
-        """The same of observed data, (n,) or (n, d)."""
+    def _prepared_of(self, x: Float[np.ndarray, " n *d"]) -> Prepared:
+        """The same of observed data, as they are in the result."""
         return self._prepared_from(x[:, None] if x.ndim == 1 else x, x.ndim == 1)
+
+    def _draws(self, posterior: xr.DataTree) -> Draws:
+        return Draws.of(posterior, self.prepared_for(posterior))
 
     def facts(self, prepared: contracts.Prepared) -> dict[str, Any]:
         """What else the result should say."""
@@ -178,8 +147,11 @@ class GPModel(Model):
 
     def identity(self) -> str:
         """What tells models apart, at this moment: all settings, and what a family computes."""
-        settings = skeleton(type(self), self.settings._replace(prior=None))
-        return digest(settings, self._family())
+        family = None
+        if callable(self.base) and not isinstance(self.base, Region) and self.prior is not None:
+            family = program_of(self.prior, self.base)
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "prior"}
+        return digest(skeleton(type(self), given), family)
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: what was prepared can be prepared again."""
@@ -189,33 +161,47 @@ class GPModel(Model):
         """Check box, basis and quadrature against the draws, and say so in the attrs."""
         approximation.measure(posterior, self.prepared_for(posterior))
 
-    def function(self, posterior: xr.DataTree, points: Any) -> np.ndarray:
+    def function(
+        self, posterior: xr.DataTree, points: ArrayLike
+    ) -> Float[np.ndarray, "chain draw point"]:
         """f at points in each draw, (chain, draw, point)."""
-        return evaluation.function(posterior, self.prepared_for(posterior), points)
+        return self._draws(posterior).function(points)
 
     def rejections(
         self, posterior: xr.DataTree, draws: int = 100, *, seed: int = 0
-    ) -> list[np.ndarray]:
+    ) -> list[Float[np.ndarray, "_ d"]]:
         """Rejected proposals Y for some of the draws: their law given each draw, afresh."""
-        return evaluation.rejections(posterior, self.prepared_for(posterior), draws, seed)
+        return self._draws(posterior).rejections(draws, seed)
 
     def __repr__(self) -> str:
         """Arguments that are not those by default."""
-        covariance, window = self.settings.covariance.name, self.settings.support
-        own = {"covariance": covariance, "window": window}
-        values = {**self.settings._asdict(), **own}
         given = {
-            name: values[name]
+            name: getattr(self, name)
             for name, parameter in signature(type(self)).parameters.items()
-            if not _same(values[name], parameter.default)
+            if not _same(getattr(self, name), parameter.default)
         }
         return call(type(self).__name__, **given)
 
 
-def _same(value: Any, default: Any) -> bool:
+def _same(value: object, default: object) -> bool:
     return value is default or (isinstance(value, str | bool | float) and value == default)
 
 
+def _answering(kind: Kind) -> Kind:
+    """Answer old names of arguments with what to write instead."""
+    made = moved(
+        method=lambda given: f"give it to offcut.sample(model, data, method={given!r})",
+        rejections=lambda given: (
+            "all of them are drawn anew in every sweep; local changes of them (BirthDeath), which "
+            "mix more slowly, are benchmarks/birth_death.py in the repository"
+        ),
+    )(kind.__init__)  # type: ignore[misc]
+    kind.__init__ = renamed(kernel="covariance")(made)  # type: ignore[misc]
+    return kind
+
+
+@_answering
+@dataclass(eq=False, repr=False)
 class GPDensity(GPModel):
     r"""A density g(x) ∝ g0(x) sigma(f(x)), f a Gaussian process, sigma the logistic function.
 
@@ -250,9 +236,6 @@ class GPDensity(GPModel):
         quadrature. They cure the slow mixing of |Y| and Z.
     nugget : float
         Of the exact process: a share of the variance that is white noise, part of the model.
-    rejections : "fresh" or BirthDeath
-        All rejections anew in every sweep (the paper's), or local changes of them by
-        ``offcut.BirthDeath`` (Adams et al. 2009), for comparison: it mixes more slowly.
 
     Notes
     -----
@@ -272,63 +255,57 @@ class GPDensity(GPModel):
     """
 
     process = "density"
+    rate = None
 
-    @renamed(kernel="covariance")
-    @moved(method=_to_sample)
-    def __init__(
-        self,
-        base: Any = "normal",
-        covariance: str = "squared_exponential",
-        basis: Any = "auto",
-        length_scale: Any = None,
-        variance: Any = None,
-        support: Any = None,
-        *,
-        prior: Any = None,
-        additive: bool | None = None,
-        joint_moves: bool = True,
-        nugget: float = 1e-8,
-        rejections: Any = FRESH,
-    ) -> None:
-        known = isinstance(base, NormalInverseWishart | Box) or (
-            isinstance(base, str) and (base == "normal" or base.startswith("uniform"))
-        )
-        if not known:
-            check_family(prior, base)
-        settings = GPSettings(
-            base,
-            prior,
-            covariance_named(covariance),
-            basis,
-            length_scale,
-            variance,
-            support,
-            additive,
-            bool(joint_moves),
-            checked_nugget(nugget),
-            rejections,
-            None,
-        )
-        super().__init__(settings)
+    base: str | NormalInverseWishart | Box | t.Family = "normal"
+    covariance: str = "squared_exponential"
+    basis: str | int | tuple[int, ...] | None = "auto"
+    length_scale: t.Positive | None = None
+    variance: t.Positive | None = None
+    support: t.BoxLike | None = None
+    _: KW_ONLY
+    prior: PriorLike | None = None
 
-    def density(self, posterior: xr.DataTree, points: Any, draws: bool = False) -> np.ndarray:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.base, NormalInverseWishart | Box) or (
+            isinstance(self.base, str) and self.base in ("normal", "uniform")
+        ):
+            return
+        if self.prior is None:
+            raise ModelError(
+                "a base given as a function of theta needs prior=, a dict of NumPyro distributions "
+                'such as {"loc": dist.Normal(0, 1), "scale": dist.HalfNormal(1)}'
+            )
+        if not callable(self.base):
+            raise ModelError(
+                'base must be "normal", "uniform", an offcut.NormalInverseWishart, an '
+                "offcut.regions.Box, or a function from theta to a NumPyro distribution, got "
+                f"{self.base!r}"
+            )
+
+    def density(
+        self, posterior: xr.DataTree, points: ArrayLike, draws: bool = False
+    ) -> Float[np.ndarray, "*draws point"]:
         """Posterior mean of the density at points, or one for each draw (chain, draw, point)."""
-        prepared = self.prepared_for(posterior)
-        if draws:
-            return np.exp(evaluation.log_density(posterior, prepared, points))
-        return np.exp(evaluation.log_mean_density(posterior, prepared, points))
+        drawn = self._draws(posterior)
+        return np.exp(drawn.log_density(points) if draws else drawn.log_mean_density(points))
 
-    def bands(self, posterior: xr.DataTree, points: Any, probability: float = 0.9) -> Bands:
+    def bands(self, posterior: xr.DataTree, points: ArrayLike, probability: float = 0.9) -> Bands:
         """Pointwise credible bands of the density."""
         return evaluation.bands(points, self.density(posterior, points, draws=True), probability)
 
-    def score_samples(self, posterior: xr.DataTree, points: Any) -> np.ndarray:
+    def score_samples(
+        self, posterior: xr.DataTree, points: ArrayLike
+    ) -> Float[np.ndarray, " point"]:
         """log of the posterior mean density."""
-        return evaluation.log_mean_density(posterior, self.prepared_for(posterior), points)
+        return self._draws(posterior).log_mean_density(points)
 
-    def predict(self, posterior: xr.DataTree, size: int, *, seed: int = 0) -> np.ndarray:
+    def predict(
+        self, posterior: xr.DataTree, size: int | np.integer, *, seed: int = 0
+    ) -> Float[np.ndarray, " size *d"]:
         """New points from the posterior predictive distribution, (size,) or (size, d)."""
-        found = evaluation.predict(posterior, self.prepared_for(posterior), size, seed)
+        found = self._draws(posterior).predict(size, seed)
         scalar = posterior["observed_data"].dataset["x"].ndim == 1
         return found[:, 0] if scalar else found
 
@@ -336,7 +313,7 @@ class GPDensity(GPModel):
         self,
         posterior: xr.DataTree,
         other: xr.DataTree,
-        points: Any,
+        points: ArrayLike,
         *,
         probability: float = 0.9,
         other_model: GPDensity | None = None,
@@ -347,6 +324,8 @@ class GPDensity(GPModel):
         return evaluation.comparison(points, ours, theirs, probability)
 
 
+@_answering
+@dataclass(eq=False, repr=False)
 class GPIntensity(GPModel):
     r"""Events of a Poisson process with intensity lambda sigma(f(x)) on a window.
 
@@ -359,7 +338,7 @@ class GPIntensity(GPModel):
         Where events were recorded, (lower, upper) or an ``offcut.regions.Box``; by default the
         range of the data, each end moved out by a mean gap. With a window, no events at all are
         data too: an empty array.
-    covariance, basis, length_scale, variance, additive, joint_moves, nugget, rejections
+    covariance, basis, length_scale, variance, additive, joint_moves, nugget
         As of ``offcut.GPDensity``.
     rate : pair, optional
         Shape a and rate b of the Gamma prior of lambda, the upper limit of the intensity. By
@@ -377,71 +356,54 @@ class GPIntensity(GPModel):
     """
 
     process = "intensity"
+    base = "uniform"
+    prior = None
 
-    @renamed(kernel="covariance")
-    @moved(method=_to_sample)
-    def __init__(
-        self,
-        window: Any = None,
-        covariance: str = "squared_exponential",
-        basis: Any = "auto",
-        length_scale: Any = None,
-        variance: Any = None,
-        rate: tuple[float, float] | None = None,
-        *,
-        additive: bool | None = None,
-        joint_moves: bool = True,
-        nugget: float = 1e-8,
-        rejections: Any = FRESH,
-    ) -> None:
-        if rate is not None:
-            try:
-                a, b = (float(value) for value in rate)
-                wrong = not (0 < a < np.inf and 0 < b < np.inf)
-            except (TypeError, ValueError):
-                wrong = True
-            if wrong:
-                raise ModelError(
-                    "rate must be two positive numbers, shape and rate of a Gamma prior, got "
-                    f"{rate!r}"
-                )
-        settings = GPSettings(
-            "uniform",
-            None,
-            covariance_named(covariance),
-            basis,
-            length_scale,
-            variance,
-            window,
-            additive,
-            bool(joint_moves),
-            checked_nugget(nugget),
-            rejections,
-            rate,
-        )
-        super().__init__(settings)
+    window: t.BoxLike | None = None
+    covariance: str = "squared_exponential"
+    basis: str | int | tuple[int, ...] | None = "auto"
+    length_scale: t.Positive | None = None
+    variance: t.Positive | None = None
+    rate: tuple[float, float] | None = None
 
-    def read(self, data: Any) -> tuple[np.ndarray, bool]:
-        """Events (n, d), and whether they are single numbers; there may be none."""
-        carries = hasattr(data, "columns") or hasattr(data, "channels")
-        values = data.values if carries else data
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.support = self.window
+        if self.rate is None:
+            return
+        try:
+            a, b = (float(value) for value in self.rate)
+            wrong = not (0 < a < np.inf and 0 < b < np.inf)
+        except (TypeError, ValueError):
+            wrong = True
+        if wrong:
+            raise ModelError(
+                "rate must be two positive numbers, shape and rate of a Gamma prior, got "
+                f"{self.rate!r}"
+            )
+
+    def read(self, data: Any) -> tuple[t.HostRows, bool]:
+        """Events, and whether they are single numbers; there may be none."""
+        values = numbers_of(data)
         rows = isinstance(values, list | tuple) or getattr(values, "ndim", 0) > 0
         if not rows or len(values):
             return super().read(data)
-        if self.settings.support is None:
+        if self.window is None:
             raise DataError(
                 "there are no events, and no window= in which they were recorded: give it, for "
                 "none at all says that the intensity is low there"
             )
         flat = np.ndim(values) < 2
-        d = as_region("window", self.settings.support).dimension or 1
+        d = as_region("window", self.window).dimension or 1
         return np.zeros((0, d if flat else np.shape(values)[1])), flat and d == 1
 
-    def intensity(self, posterior: xr.DataTree, points: Any, draws: bool = False) -> np.ndarray:
+    def intensity(
+        self, posterior: xr.DataTree, points: ArrayLike, draws: bool = False
+    ) -> Float[np.ndarray, "*draws point"]:
         """Posterior mean of the intensity at points, or one for each draw (chain, draw, point)."""
-        values = evaluation.intensity(posterior, self.prepared_for(posterior), points)
+        values = self._draws(posterior).intensity(points)
         return values if draws else values.mean((0, 1))
 
-    def bands(self, posterior: xr.DataTree, points: Any, probability: float = 0.9) -> Bands:
+    def bands(self, posterior: xr.DataTree, points: ArrayLike, probability: float = 0.9) -> Bands:
         """Pointwise credible bands of the intensity."""
         return evaluation.bands(points, self.intensity(posterior, points, draws=True), probability)

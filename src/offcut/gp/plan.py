@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Float
 
 from offcut.errors import ModelError
+from offcut.gp import types as t
 from offcut.gp.base_density import BaseDensity, FamilyBase, NormalBase, UniformBase
-from offcut.gp.basis import Basis, Box, box_around, sizes_for
-from offcut.gp.covariance import Covariance
-from offcut.gp.hyperparameters import Hyperparameters
-from offcut.gp.process import DensityProcess, IntensityProcess
+from offcut.gp.basis import Basis, Box, Grid, box_around, sizes_for
+from offcut.gp.covariance import Covariance, Hyperparameters, covariance_named
+from offcut.gp.data import GPData, limits_of, probes_of, spread_of, varies
+from offcut.gp.process import DensityProcess
 from offcut.gp.proposals import Layout
-from offcut.gp.quadrature import Grid, panels, rule
-from offcut.gp.sampler import GPData, Plan
-from offcut.gp.settings import (
-    check_inside,
-    default_length_scale,
-    default_variance,
-    limits,
-    positive,
-    quantiles,
-    spread_of,
-    varies,
-)
-from offcut.models.prior import Prior
+from offcut.gp.quadrature import Quadrature, panels, rule
+from offcut.models.prior import Prior, PriorLike, is_positive
 from offcut.numerics.normal import NormalInverseWishart, data_covariance
 from offcut.numerics.normal import features as quadratic
 from offcut.numerics.normal import size as number_of_features
 from offcut.programs.precision import in_float64
+from offcut.regions.box import Box as BoxRegion
 
-#: Observations at which the log density is followed, at these quantiles of the first coordinate.
-PROBES = (0.05, 0.25, 0.5, 0.75, 0.95)
+#: Median and spread of log length-scale, in standard deviations of the data, where not given.
+LENGTH_SCALE = (0.6, 0.8)
+#: Median and spread of the log variance of f, where not given.
+VARIANCE = (2.0, 0.5)
 #: Of the prior of the length-scale: what the basis must resolve, and what the margin is made for.
 SHORT, MIDDLE = 0.02, 0.5
 #: More numbers than this are not kept at the data, but computed again in every sweep.
@@ -42,8 +38,6 @@ MOST_FEATURES = 5e7
 RATE = 2.0
 #: Most proposals lie within so many standard deviations of the base.
 MOST_PROPOSALS = 2.5
-#: How Y is renewed by default: all of it, in every sweep.
-FRESH = "fresh"
 #: Of the exact process: observations at most, nodes of the grid along each axis.
 MOST_EXACT, NODES = 1000, {1: 80, 2: 16}
 #: Draws of a family's prior in which limits of its support are compared.
@@ -52,21 +46,40 @@ COMPARED = 64
 DEGREES, STRENGTH = 8.0, 1.0
 
 
-class GPSettings(NamedTuple):
+class Settings:
     """What the user gave, as it came."""
 
-    base: Any
-    prior: Any
-    covariance: Covariance
-    basis: Any
-    length_scale: Any
-    variance: Any
-    support: Any
+    base: str | NormalInverseWishart | BoxRegion | t.Family
+    prior: PriorLike | None
+    covariance: str
+    basis: str | int | tuple[int, ...] | None
+    length_scale: t.Positive | None
+    variance: t.Positive | None
+    support: t.BoxLike | None
     additive: bool | None
     joint_moves: bool
-    nugget: float
-    rejections: Any
     rate: tuple[float, float] | None
+
+
+class Plan(NamedTuple):
+    """What a program is compiled for."""
+
+    layout: Layout
+    basis: Basis  # or the Grid of the exact process
+    covariance: Covariance
+    base: BaseDensity
+    hyper: Hyperparameters
+    process: DensityProcess
+    summed: bool  # Z is known by quadrature
+    supported: str  # "all" of the base, "box" (none of it beyond the box), "side" or "tails"
+    joint: bool  # moves with Y summed out
+    moving: bool  # limits of g0's own support depend on its parameters
+
+    @property
+    def key(self) -> tuple:
+        """Identity: plans with one key have one program."""
+        base = (type(self.base), self.base.key)
+        return (*self[:3], base, self.hyper.key, self.process.name, *self[6:])
 
 
 class Prepared(NamedTuple):
@@ -75,152 +88,131 @@ class Prepared(NamedTuple):
     plan: Plan
     data: GPData
     box: Box
-    region: tuple[np.ndarray, np.ndarray]  # where data and most proposals lie
-    base_prior: Any
-    limits: tuple[np.ndarray, np.ndarray]  # of the box, where the density may be positive
+    region: t.Limits  # where data and most proposals lie
+    base_prior: NormalInverseWishart | Prior | None
+    limits: t.Limits  # of the box, where the density may be positive
 
 
 @in_float64
-def prepare(settings: GPSettings, x: np.ndarray, process: Any, scalar: bool) -> Prepared:
-    """Everything for data (n, d)."""
+def prepare(given: Settings, x: t.HostRows, process: DensityProcess, scalar: bool) -> Prepared:
+    """Everything for data; ``scalar`` where they are single numbers."""
     n, d = x.shape
     spread = spread_of(x)
     support = (np.full(d, -np.inf), np.full(d, np.inf))
-    if settings.support is not None:
-        name = "support" if process.name == "density" else "window"
-        support = limits(name, settings.support, d)
-        check_inside(f"the {name}", x, *support)
+    if given.support is not None:
+        name = "window" if process.rated else "support"
+        support = limits_of(f"the {name}", given.support, x)
     elif process.rated:  # a mean gap beyond the first and the last event
         gap = np.where(np.ptp(x, axis=0) > 0, np.ptp(x, axis=0), spread) / max(n - 1, 1)
         support = (x.min(0) - gap, x.max(0) + gap)
-    base, base_prior, support = _base(settings, x, support, scalar)
-    own, moving = _own_limits(base, d)
-    if isinstance(base, UniformBase):
+    base, base_prior, support = _base(given, x, support, scalar)
+    own, moving = _own_limits(base)
+    uniform = isinstance(base, UniformBase)
+    if uniform:
         low, high = support
         # Events that do not differ say nothing about their scale; the window does.
         spread = np.where(varies(x), np.minimum(spread, high - low), (high - low) / np.sqrt(12.0))
     else:
         low, high = x.min(0), x.max(0)
-    ours = settings.length_scale is None
-    unit = spread if ours else np.ones(d)
-    length_scale = default_length_scale(d) if ours else settings.length_scale
-    variance = default_variance() if settings.variance is None else settings.variance
-    fixed_scale, scale_prior = positive("length_scale", length_scale, d)
-    fixed_variance, variance_prior = positive("variance", variance, d)
-    if scale_prior is None:
-        shortest = middle = np.broadcast_to(np.asarray(fixed_scale), (d,))
-    else:
-        shortest, middle = unit * quantiles(scale_prior, (SHORT, MIDDLE), d)
-    beyond = np.zeros(d) if isinstance(base, UniformBase) else spread
-    if isinstance(base, NormalBase):
+    unit = spread if given.length_scale is None else np.ones(d)
+    scale, scale_prior = _positive("length_scale", given.length_scale, d)
+    variance, variance_prior = _positive("variance", given.variance, d)
+    shortest = middle = np.broadcast_to(scale, (d,))
+    if scale_prior is not None:
+        shortest, middle = unit * _quantiles(scale_prior, (SHORT, MIDDLE), d)
+    if isinstance(base_prior, NormalInverseWishart):
         low, high = _with_proposals(base_prior, x, low, high)
         low, high = np.maximum(low, support[0]), np.minimum(high, support[1])
-    box = box_around(low, high, beyond, middle)
-    edges = tuple(
-        cut(cut(of_box, of_support), of_base)
-        for cut, of_box, of_support, of_base in zip(
-            (np.maximum, np.minimum), (box.lower, box.upper), support, own, strict=True
-        )
+    box = box_around(low, high, np.zeros(d) if uniform else spread, middle)
+    edges = (
+        np.maximum(np.maximum(box.lower, support[0]), own[0]),
+        np.minimum(np.minimum(box.upper, support[1]), own[1]),
     )
-    exact = settings.basis is None
-    basis: Basis | Grid
-    if exact:
-        _check_exact(n, d)
-        basis = Grid((NODES[d],) * d)
+    covariance = covariance_named(given.covariance)
+    basis = _basis(given, covariance, box, shortest, n)
+    if isinstance(basis, Grid):
         # f is recorded where the density is, all the way to its limits, and nowhere else.
         box = Box(0.5 * (edges[0] + edges[1]), 0.5 * (edges[1] - edges[0]))
-    else:
-        additive = d > 2 if settings.additive is None else bool(settings.additive)
-        sizes = _sizes(settings.basis, settings.covariance, box, shortest, additive, d)
-        basis = Basis(sizes, additive)
     supported = _supported(base, support, own, moving, box)
     summed = d <= 2 and supported != ""
-    hyper = Hyperparameters(
-        {
-            name: prior
-            for name, prior in (("length_scale", scale_prior), ("variance", variance_prior))
-            if prior is not None
-        },
-        d,
-    )
+    priors = {"length_scale": scale_prior, "variance": variance_prior}
     plan = Plan(
         Layout.of(n),
         basis,
-        settings.covariance,
+        covariance,
         base,
-        hyper,
+        Hyperparameters({name: one for name, one in priors.items() if one is not None}, d),
         process,
         summed,
         supported,
-        summed and settings.joint_moves and not exact and settings.rejections == FRESH,
+        summed and bool(given.joint_moves) and not isinstance(basis, Grid),
         moving,
     )
     u = box.inside(x)
-    stored, fit = ((), ()) if isinstance(basis, Grid) else _at_the_data(basis, u)
-    within = tuple(jnp.asarray(box.inside(edge)) for edge in support)
-    uniform = isinstance(base, UniformBase)
+    features, fit = _at_the_data(plan, u)
+    lower, upper = (jnp.asarray(box.inside(edge)) for edge in support)
+    inner_low, inner_high = (box.inside(edge) for edge in edges)
     volume = np.prod(high - low) if uniform else 1.0
+    rate = given.rate or (RATE, RATE * volume / (2.0 * max(n, 1)))
+    normal = base_prior if isinstance(base_prior, NormalInverseWishart) else None
     data = GPData(
         x=jnp.asarray(u.T),
-        features=stored,
+        features=features,
         centre=jnp.asarray(box.centre),
         half=jnp.asarray(box.half),
-        support=(within[0], within[1]),
-        limits=(jnp.asarray(box.inside(edges[0])), jnp.asarray(box.inside(edges[1]))),
-        lower=within[0] if uniform else jnp.zeros(d),
-        upper=within[1] if uniform else jnp.zeros(d),
-        base=base_prior.on_scale(box.centre, box.half) if isinstance(base, NormalBase) else (),
-        length_scale=jnp.asarray(
-            np.broadcast_to(1.0 if fixed_scale is None else fixed_scale, (d,))
-        ),
-        variance=jnp.asarray(1.0 if fixed_variance is None else fixed_variance),
+        support=(lower, upper),
+        limits=(jnp.asarray(inner_low), jnp.asarray(inner_high)),
+        lower=lower if uniform else jnp.zeros(d),
+        upper=upper if uniform else jnp.zeros(d),
+        base=normal.on_scale(box.centre, box.half) if normal else None,
+        length_scale=jnp.asarray(np.broadcast_to(scale, (d,))),
+        variance=jnp.asarray(variance),
         unit=jnp.asarray(unit),
         volume=jnp.asarray(volume),
-        rate=tuple(map(jnp.asarray, settings.rate or (RATE, RATE * volume / (2.0 * max(n, 1))))),  # type: ignore[arg-type]
-        quadrature=quadrature_of(plan, box.inside(edges[0]), box.inside(edges[1])),
-        grid=jnp.asarray(basis.nodes()) if isinstance(basis, Grid) else (),
-        fit=fit if summed else (),
-        probes=jnp.asarray(_probes(x)),
+        rate=(jnp.asarray(rate[0]), jnp.asarray(rate[1])),
+        quadrature=quadrature_of(plan, inner_low, inner_high),
+        grid=jnp.asarray(basis.nodes() if isinstance(basis, Grid) else np.zeros((d, 0))),
+        fit=fit,
+        probes=jnp.asarray(probes_of(x)),
     )
     return Prepared(plan, data, box, (low, high), base_prior, edges)
 
 
 def _base(
-    settings: GPSettings, x: np.ndarray, support: tuple, scalar: bool
-) -> tuple[BaseDensity, Any, tuple]:
+    given: Settings, x: t.HostRows, support: t.Limits, scalar: bool
+) -> tuple[BaseDensity, NormalInverseWishart | Prior | None, t.Limits]:
     """The base density, its prior, and the support, that of a uniform base included."""
-    d, base = x.shape[1], settings.base
+    d, base = x.shape[1], given.base
     if isinstance(base, str) and base == "normal":
         base = NormalInverseWishart(strength=STRENGTH)
     if isinstance(base, NormalInverseWishart):
         return NormalBase(d), _filled(base, x), support
-    if isinstance(base, str) and base.startswith("uniform"):
+    if isinstance(base, str):
         if not np.isfinite(support).all():
             raise ModelError(
                 'base="uniform" needs a bounded support: give support=(lower, upper), one number '
                 "each or one for each coordinate"
             )
         return UniformBase(d), None, support
-    if hasattr(base, "lower") and hasattr(base, "upper") and not callable(settings.prior):
-        box = limits("base", base, d)
-        check_inside("the base's box", x, *box)
+    if isinstance(base, BoxRegion):
+        box = limits_of("the base's box", base, x)
         if not np.isfinite(box).all():
             raise ModelError(f"a uniform base needs a bounded box, got {base!r}")
         # Cut to the support a uniform density is uniform.
         cut = (np.maximum(box[0], support[0]), np.minimum(box[1], support[1]))
         if not (cut[0] < cut[1]).all():
             raise ModelError(
-                f"the base's box {base!r} and the support {settings.support!r} have nothing "
-                "in common"
+                f"the base's box {base!r} and the support {given.support!r} have nothing in common"
             )
         return UniformBase(d), None, cut
-    prior = Prior(settings.prior)
+    assert given.prior is not None  # the model has refused a family without
+    prior = Prior(given.prior)
     return FamilyBase(d, prior, base, scalar), prior, support
 
 
 def _with_proposals(
-    prior: NormalInverseWishart, x: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    prior: NormalInverseWishart, x: t.HostRows, low: t.HostVector, high: t.HostVector
+) -> t.Limits:
     """Where the data are, and most draws of a base fitted to them as if nothing was rejected."""
     n, d = x.shape
     away = x - x.mean(0)
@@ -231,7 +223,7 @@ def _with_proposals(
     return np.minimum(low, middle - reach), np.maximum(high, middle + reach)
 
 
-def _filled(base: NormalInverseWishart, x: np.ndarray) -> NormalInverseWishart:
+def _filled(base: NormalInverseWishart, x: t.HostRows) -> NormalInverseWishart:
     """A prior scaled to the data: expected covariance that of the data."""
     d = x.shape[1]
     degrees = d + DEGREES if base.degrees is None else base.degrees
@@ -246,40 +238,95 @@ def _filled(base: NormalInverseWishart, x: np.ndarray) -> NormalInverseWishart:
     return NormalInverseWishart(mean, base.strength, degrees, scale).for_data(x)
 
 
-def _own_limits(base: BaseDensity, d: int) -> tuple[tuple[np.ndarray, np.ndarray], bool]:
-    """Limits (d,) of g0's own support as far as they are fixed; whether some are not."""
-    everywhere = (np.full(d, -np.inf), np.full(d, np.inf))
+def _own_limits(base: BaseDensity) -> tuple[t.Limits, bool]:
+    """Limits of g0's own support as far as they are fixed; whether some are not."""
+    everywhere = (np.full(base.d, -np.inf), np.full(base.d, np.inf))
     if not isinstance(base, FamilyBase):
         return everywhere, False
     found = base.limits_before(COMPARED)
     fixed = [(side == side[0]).all(0) for side in found]
-    own = [
+    low, high = (
         np.where(one, side[0], endless)
         for one, side, endless in zip(fixed, found, everywhere, strict=True)
-    ]
-    return (own[0], own[1]), not (fixed[0].all() and fixed[1].all())
+    )
+    return (low, high), not (fixed[0].all() and fixed[1].all())
 
 
-def _sizes(
-    basis: Any, covariance: Covariance, box: Box, shortest: np.ndarray, additive: bool, d: int
-) -> tuple[int, ...]:
-    if isinstance(basis, str) and basis == "auto":
-        return sizes_for(covariance, box, shortest, additive)
-    sizes = np.atleast_1d(np.asarray(basis))
+def _positive(
+    name: str, value: object, d: int
+) -> tuple[Float[np.ndarray, "*d"], dist.Distribution | None]:
+    """A number or vector, and no prior; or 1, and a prior (ours, where there is no value)."""
+    if value is None and name == "variance":
+        value = dist.LogNormal(np.log(VARIANCE[0]), VARIANCE[1])
+    elif value is None:
+        own = dist.LogNormal(np.log(LENGTH_SCALE[0]), LENGTH_SCALE[1])
+        value = own.expand(() if d == 1 else (d,))
+    if isinstance(value, dist.Distribution):
+        if not is_positive(value):
+            raise ModelError(
+                f"{name} must be positive, and so must its prior; {type(value).__name__} has "
+                f"support {value.support}. Use for example numpyro.distributions.LogNormal(0, 0.5)"
+            )
+        shape = value.batch_shape + value.event_shape
+        if shape not in ((), (d,)) or (name == "variance" and shape != ()):
+            raise ModelError(
+                f"the prior of {name} has shape {shape}; the data have {d} "
+                f"{'coordinate' if d == 1 else 'coordinates'}"
+            )
+        return np.ones(()), value
+    try:
+        fixed = np.asarray(value, float)
+        wrong = fixed.shape not in ((), (d,)) or not (np.isfinite(fixed) & (fixed > 0)).all()
+    except (TypeError, ValueError):
+        wrong = True
+    if wrong or (name == "variance" and fixed.ndim):
+        each = "" if name == "variance" else ", or one for each coordinate"
+        raise ModelError(
+            f"{name} must be a positive number{each}, or a NumPyro distribution as its prior, got "
+            f"{value!r}"
+        )
+    return fixed, None
+
+
+def _quantiles(
+    prior: dist.Distribution, levels: tuple[float, ...], d: int
+) -> Float[np.ndarray, "levels d"]:
+    """Quantiles of a prior from a fixed sample of it."""
+    drawn = np.asarray(prior.sample(jax.random.key(0), (2000,)), float)
+    values = np.quantile(drawn, levels, axis=0).reshape(len(levels), -1)
+    return np.broadcast_to(values, (len(levels), d))
+
+
+def _basis(
+    given: Settings, covariance: Covariance, box: Box, shortest: t.HostVector, n: int
+) -> Basis:
+    """As many functions as were asked for, or as the length-scale asks for; or the grid."""
+    d = len(shortest)
+    if given.basis is None:
+        if n > MOST_EXACT or d > 2:
+            raise ModelError(
+                f"the exact process (basis=None) is for up to {MOST_EXACT:,} observations in one "
+                f'or two dimensions, got {n:,} in {d}: leave basis at "auto"'
+            )
+        return Grid((NODES[d],) * d)
+    additive = d > 2 if given.additive is None else bool(given.additive)
+    if isinstance(given.basis, str) and given.basis == "auto":
+        return Basis(sizes_for(covariance, box, shortest, additive), additive)
+    sizes = np.atleast_1d(np.asarray(given.basis))
     fine = sizes.dtype.kind in "iu" and sizes.shape in ((1,), (d,)) and (sizes >= 2).all()
     if not fine:
         raise ModelError(
             'basis must be "auto", None for the exact process, or a whole number of functions '
-            f"from 2 on, or one for each coordinate; got {basis!r}"
+            f"from 2 on, or one for each coordinate; got {given.basis!r}"
         )
-    return tuple(int(m) for m in np.broadcast_to(sizes, (d,)))
+    return Basis(tuple(int(m) for m in np.broadcast_to(sizes, (d,))), additive)
 
 
-def quadrature_of(plan: Plan, low: np.ndarray, high: np.ndarray, finer: int = 1) -> Any:
+def quadrature_of(plan: Plan, low: t.HostVector, high: t.HostVector, finer: int = 1) -> Quadrature:
     """Nodes between limits in coordinates u; of the exact process for the spline it is read off."""
     basis, d = plan.basis, len(low)
     if not plan.summed:
-        return ()
+        return Quadrature(jnp.zeros((d, 0)), jnp.zeros(0), ())
     if plan.moving:  # along with parameters of the base: these are of [-1, 1]^d
         return rule(lambda axes: (), basis.sizes, -np.ones(d), np.ones(d), finer)
     if isinstance(basis, Grid):
@@ -288,16 +335,7 @@ def quadrature_of(plan: Plan, low: np.ndarray, high: np.ndarray, finer: int = 1)
     return rule(basis.tables, basis.sizes, low, high, finer)
 
 
-def _check_exact(n: int, d: int) -> None:
-    """Refuse what the exact process cannot do."""
-    if n > MOST_EXACT or d > 2:
-        raise ModelError(
-            f"the exact process (basis=None) is for up to {MOST_EXACT:,} observations in one or "
-            f'two dimensions, got {n:,} in {d}: leave basis at "auto"'
-        )
-
-
-def _supported(base: BaseDensity, support: tuple, own: tuple, moving: bool, box: Box) -> str:
+def _supported(base: BaseDensity, support: t.Limits, own: t.Limits, moving: bool, box: Box) -> str:
     """How P0(support) is known.
 
     "all" of the base is in it, nothing of it is beyond the "box", or it takes a "side" of a normal
@@ -315,12 +353,18 @@ def _supported(base: BaseDensity, support: tuple, own: tuple, moving: bool, box:
     return "side" if isinstance(base, NormalBase) else "tails"
 
 
-def _at_the_data(basis: Basis, u: np.ndarray) -> tuple[Any, Any]:
+def _at_the_data(
+    plan: Plan, u: t.HostRows
+) -> tuple[Float[Array, "m n"] | None, tuple[Float[Array, "_ _"], Float[Array, "_ _"]]]:
     """phi at the data where that fits into memory, and the two matrices of the joint move."""
-    n, M = len(u), basis.number
-    keep = n * M <= MOST_FEATURES
-    parts = [np.zeros((M, 0))]
-    gram, fitted = np.zeros((M, M)), np.zeros((M, number_of_features(u.shape[1])))
+    n, d = u.shape
+    basis, empty = plan.basis, jnp.zeros((0, 0))
+    if isinstance(basis, Grid):
+        return None, (empty, empty)
+    m = basis.number
+    keep = n * m <= MOST_FEATURES
+    parts = [np.zeros((m, 0))]
+    gram, fitted = np.zeros((m, m)), np.zeros((m, number_of_features(d)))
     for start in range(0, n, 16384):
         piece = u[start : start + 16384].T
         rows = basis.features(piece)
@@ -328,17 +372,5 @@ def _at_the_data(basis: Basis, u: np.ndarray) -> tuple[Any, Any]:
         fitted = fitted + rows @ np.asarray(quadratic(jnp.asarray(piece))).T
         if keep:
             parts.append(rows)
-    stored = jnp.asarray(np.concatenate(parts, axis=1)) if keep else ()
-    return stored, (jnp.asarray(gram), jnp.asarray(fitted))
-
-
-def _probes(x: np.ndarray) -> np.ndarray:
-    """Observations at which the log density is followed."""
-    order = np.argsort(x[:, 0], kind="stable")
-    if not len(x):
-        return order.astype(np.int32)
-    places = np.round(np.array(PROBES) * (len(x) - 1)).astype(int)
-    return order[places].astype(np.int32)
-
-
-PROCESSES = {"density": DensityProcess(), "intensity": IntensityProcess()}
+    stored = jnp.asarray(np.concatenate(parts, axis=1)) if keep else None
+    return stored, (jnp.asarray(gram), jnp.asarray(fitted)) if plan.summed else (empty, empty)

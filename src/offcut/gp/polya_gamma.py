@@ -38,24 +38,29 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import ndtri
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.numerics.arrays import exclusive_count, materialised
+from offcut.numerics.types import KeyArray
+
+Matrix = Float[Array, "m m"]
+Vector = Float[Array, " m"]
 
 
-def _factored(G: jax.Array, b: jax.Array, D: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _factored(G: Matrix, b: Vector, D: Vector) -> tuple[Matrix, Vector]:
     """L with L Lᵀ = A, and L⁻¹ D b."""
     A = jnp.eye(b.shape[0]) + D[:, None] * G * D[None, :]
     L = jnp.linalg.cholesky((A + A.T) / 2)
     return L, solve_triangular(L, D * b, lower=True)
 
 
-def log_evidence(G: jax.Array, b: jax.Array, D: jax.Array) -> jax.Array:
+def log_evidence(G: Matrix, b: Vector, D: Vector) -> Float[Array, ""]:
     """log p(omega, X, Y | D) up to a constant."""
     L, v = _factored(G, b, D)
     return 0.5 * v @ v - jnp.sum(jnp.log(jnp.diagonal(L)))
 
 
-def draw(key: jax.Array, G: jax.Array, b: jax.Array, D: jax.Array) -> jax.Array:
+def draw(key: KeyArray, G: Matrix, b: Vector, D: Vector) -> Vector:
     """beta given omega."""
     L, v = _factored(G, b, D)
     noise = jax.random.normal(key, v.shape)
@@ -69,39 +74,39 @@ NORMAL_TAIL = 0.5 * math.erfc(math.sqrt(0.5 / T))
 SWITCH = -math.log(2.0 * NORMAL_TAIL)
 
 
-def polya_gamma(key: jax.Array, z: jax.Array, count: jax.Array, lanes: int) -> jax.Array:
-    """Draw PG(1, z) for the first ``count`` entries of ``z`` (capacity,); 0 for the others.
+def polya_gamma(
+    key: KeyArray, z: Float[Array, " rows"], count: int | Int[Array, ""], lanes: int
+) -> Float[Array, " rows"]:
+    """Draw PG(1, z) for the first ``count`` entries of ``z``; 0 for the others.
 
-    Each of ``lanes`` (a multiple of 32) proposes for one entry a turn, and moves on to the next
-    that nobody has as soon as a proposal is accepted. The draws depend on ``lanes``, but not on
-    the capacity.
+    Each of ``lanes`` (a multiple of 32) proposes for one entry in each round, and moves on to the
+    next that nobody has as soon as a proposal is accepted. The draws depend on ``lanes``, but not
+    on the capacity.
     """
     all_c = 0.5 * jnp.abs(z)
 
-    def turn_of_all(
-        state: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
-    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-        turn, done, entry, omega = state
+    def one_round(state: tuple) -> tuple:
+        number, done, entry, omega = state
         c = all_c.at[entry].get(mode="clip")
-        x = materialised(turn, lambda: _propose(jax.random.fold_in(key, turn), c))
+        x = materialised(number, lambda: _propose(jax.random.fold_in(key, number), c))
         # Not x >= 0: a z that is no number is done too, and shows in the result.
         accepted = ~(x < 0.0) & (entry < count)
         omega = omega.at[jnp.where(accepted, entry, z.shape[0])].set(0.25 * x, mode="drop")
         entry = jnp.where(accepted, lanes + done + exclusive_count(accepted), entry)
-        return turn + 1, done + jnp.sum(accepted, dtype=jnp.int32), entry, omega
+        return number + 1, done + jnp.sum(accepted, dtype=jnp.int32), entry, omega
 
     entry = jnp.arange(lanes, dtype=jnp.int32)
     start = (jnp.int32(0), jnp.int32(0), entry, jnp.zeros_like(all_c))
-    return lax.while_loop(lambda state: state[1] < count, turn_of_all, start)[3]
+    return lax.while_loop(lambda state: state[1] < count, one_round, start)[3]
 
 
-def _propose(key: jax.Array, c: jax.Array) -> jax.Array:
+def _propose(key: KeyArray, c: Float[Array, " lanes"]) -> Float[Array, " lanes"]:
     """One proposal of X for each c; -1 where it is rejected.
 
     One uniform in (0, 1] chooses the side and, rescaled, the place there; another the root and,
     rescaled, whether to accept.
     """
-    place, judge = 1.0 - jax.random.uniform(key, (2, *c.shape), c.dtype)
+    place, uniform = 1.0 - jax.random.uniform(key, (2, *c.shape), c.dtype)
     right_over_left = _right_over_left(c)
     place = place * (1.0 + right_over_left)
     is_left = place <= 1.0
@@ -110,31 +115,33 @@ def _propose(key: jax.Array, c: jax.Array) -> jax.Array:
     m = jnp.where(is_tilted, c, 0.0)
     square = ndtri(place * jnp.where(is_tilted, 0.5, NORMAL_TAIL)) ** 2
     smaller = 2.0 / (2.0 * m + square + jnp.sqrt(square * (4.0 * m + square)))
-    judge_left = judge * (1.0 + m * smaller)
-    is_smaller = judge_left <= 1.0
+    uniform_left = uniform * (1.0 + m * smaller)
+    is_smaller = uniform_left <= 1.0
     left = jnp.where(is_smaller, smaller, 1.0 / (m * (m * smaller)))
-    judge_left = jnp.where(is_smaller, judge_left, (judge_left - 1.0) / (m * smaller))
+    uniform_left = jnp.where(is_smaller, uniform_left, (uniform_left - 1.0) / (m * smaller))
 
     # Rounding may take the rescaled uniform beyond 1 where hardly anything is on the right.
     right = T - jnp.log(jnp.minimum((place - 1.0) / right_over_left, 1.0)) / _rate(c)
 
     x = jnp.where(is_left, left, right)
-    judge = jnp.where(is_left, judge_left, judge)
-    return jnp.where(judge > _acceptance(c, x, is_left), -1.0, x)
+    uniform = jnp.where(is_left, uniform_left, uniform)
+    return jnp.where(uniform > _acceptance(c, x, is_left), -1.0, x)
 
 
-def _rate(c: jax.Array) -> jax.Array:
+def _rate(c: Float[Array, " lanes"]) -> Float[Array, " lanes"]:
     """K = pi²/8 + c²/2."""
     return math.pi**2 / 8.0 + 0.5 * c * c
 
 
-def _right_over_left(c: jax.Array) -> jax.Array:
+def _right_over_left(c: Float[Array, " lanes"]) -> Float[Array, " lanes"]:
     """The mass of proposals right of t over that left of it; the exponent is below 0.01."""
     K = _rate(c)
     return math.pi / (4.0 * K) * jnp.exp(jnp.maximum(c, SWITCH) - K * T)
 
 
-def _acceptance(c: jax.Array, x: jax.Array, is_left: jax.Array) -> jax.Array:
+def _acceptance(
+    c: Float[Array, " lanes"], x: Float[Array, " lanes"], is_left: Bool[Array, " lanes"]
+) -> Float[Array, " lanes"]:
     """sum_n (-1)ⁿ a_n / a_0, times what the proposals on the left leave out.
 
     With q = exp(-4/x) on the left and exp(-pi² x) on the right the sum is

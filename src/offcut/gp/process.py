@@ -8,100 +8,114 @@ Intensity: a Poisson process on a window T with intensity lambda sigma(f(x)) (Ad
 is lambda^n prod sigma(f(x_i)) exp(-lambda |T| Z), g0 being uniform on T. Given Y
 
     lambda | X, Y ~ Gamma(a + n + |Y|, b + |T|).
+
+With Z known, Y can be summed out: the number of rejections is negative binomial (density) or
+Poisson (intensity), and what a budget B excludes is
+
+    P(|Y| <= B) = I_Z(n, B + 1)   or   Q(B + 1, lambda |T| (1 - Z)).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
+from jax import lax
+from jax.scipy.special import betainc, gammaincc, gammaln
 
-from offcut.gp.quadrature import log_fits_density, log_fits_intensity
+from offcut.gp import types as t
+from offcut.gp.data import GPData
 from offcut.numerics.keys import with_native_fallback
+from offcut.numerics.types import KeyArray
 
 _poisson = with_native_fallback(
     lambda key, mean: jax.random.poisson(key, mean, dtype=jnp.int64).astype(jnp.int32)
 )
 #: More proposals than this are not made in one sweep.
 MOST_PROPOSED = 2.0e9
+#: So many standard deviations from the mean of |Y| the budget excludes nothing, to rounding.
+FAR = 45.0
 
 
 class DensityProcess:
-    """A sample of n points."""
+    """A sample of n points. There is no rate."""
 
     name = "density"
     rated = False
 
-    def number_of_proposals(self, key: jax.Array, log_rate: jax.Array, data: Any) -> None:
-        """Not known beforehand."""
-        return
+    def number_of_proposals(
+        self, key: KeyArray, log_rate: t.Number, data: GPData
+    ) -> t.Count | None:
+        """How many there are in all; None where that is not known beforehand."""
+        return None
 
     def log_likelihood(
-        self,
-        n: int,
-        total: jax.Array,
-        Z: jax.Array,
-        log_rate: jax.Array,
-        data: Any,
-        budget: jax.Array,
-    ) -> jax.Array:
+        self, total: t.Number, Z: t.Number, log_rate: t.Number, data: GPData, budget: t.Count
+    ) -> t.Number:
         """Given sum_i log g0(x_i) sigma(f(x_i)), with Y summed out up to the budget."""
-        return total - n * jnp.log(Z) + log_fits_density(n, Z, budget)
+        n = data.x.shape[1]
+        mean = n * (1 - Z) / Z
+        far = mean + FAR * jnp.sqrt(n * (1 - Z) + 1.0) / Z
+        safe = jnp.clip(Z, 1e-12, 1 - 1e-12)
+        fits = _log_fits(far, budget, lambda B: jnp.log(betainc(float(n), B + 1.0, safe)))
+        return total - n * jnp.log(Z) + fits
 
-    def log_rate_prior(self, log_rate: jax.Array, data: Any) -> jax.Array:
-        """There is no rate."""
+    def log_rate_prior(self, log_rate: t.Number, data: GPData) -> t.Number:
+        """log density of log lambda."""
         return jnp.zeros(())
 
     def update_rate(
-        self, key: jax.Array, log_rate: jax.Array, proposed: jax.Array, data: Any
-    ) -> jax.Array:
-        """There is no rate."""
+        self, key: KeyArray, log_rate: t.Number, proposed: t.Count, data: GPData
+    ) -> t.Number:
+        """lambda given how many points were proposed in all, n + |Y|."""
         return log_rate
 
-    def record(self, log_rate: jax.Array) -> dict[str, jax.Array]:
-        """Nothing of its own."""
+    def record(self, log_rate: t.Number) -> dict[str, t.Number]:
         return {}
 
 
-class IntensityProcess:
+class IntensityProcess(DensityProcess):
     """A Poisson process on a window; the upper rate has a Gamma(a, b) prior, ``data.rate``."""
 
     name = "intensity"
     rated = True
 
-    def number_of_proposals(self, key: jax.Array, log_rate: jax.Array, data: Any) -> jax.Array:
-        """J ~ Poisson(lambda |T|), less those that are known: none."""
+    def number_of_proposals(self, key: KeyArray, log_rate: t.Number, data: GPData) -> t.Count:
+        """J ~ Poisson(lambda |T|)."""
         mean = jnp.minimum(jnp.exp(log_rate) * data.volume, MOST_PROPOSED)
         return _poisson(key, mean)
 
     def log_likelihood(
-        self,
-        n: int,
-        total: jax.Array,
-        Z: jax.Array,
-        log_rate: jax.Array,
-        data: Any,
-        budget: jax.Array,
-    ) -> jax.Array:
-        """Given sum_i log g0(x_i) sigma(f(x_i)), with Y summed out up to the budget."""
+        self, total: t.Number, Z: t.Number, log_rate: t.Number, data: GPData, budget: t.Count
+    ) -> t.Number:
         mean = jnp.exp(log_rate) * data.volume
-        fits = log_fits_intensity(mean * (1 - Z), budget)
-        return total + n * log_rate - mean * Z + fits
+        thinned = mean * (1 - Z)
+        far = thinned + FAR * jnp.sqrt(thinned + 1.0)
+        safe = jnp.maximum(thinned, 1e-300)
+        fits = _log_fits(far, budget, lambda B: jnp.log(gammaincc(B + 1.0, safe)))
+        return total + data.x.shape[1] * log_rate - mean * Z + fits
 
-    def log_rate_prior(self, log_rate: jax.Array, data: Any) -> jax.Array:
-        """log density of log lambda."""
+    def log_rate_prior(self, log_rate: t.Number, data: GPData) -> t.Number:
         a, b = data.rate
         return a * (jnp.log(b) + log_rate) - b * jnp.exp(log_rate) - gammaln(a)
 
     def update_rate(
-        self, key: jax.Array, log_rate: jax.Array, proposed: jax.Array, data: Any
-    ) -> jax.Array:
-        """lambda given how many points were proposed in all, n + |Y|."""
+        self, key: KeyArray, log_rate: t.Number, proposed: t.Count, data: GPData
+    ) -> t.Number:
         a, b = data.rate
         return jax.random.loggamma(key, a + proposed) - jnp.log(b + data.volume)
 
-    def record(self, log_rate: jax.Array) -> dict[str, jax.Array]:
-        """The upper rate."""
+    def record(self, log_rate: t.Number) -> dict[str, t.Number]:
         return {"rate": jnp.exp(log_rate)}
+
+
+PROCESSES = {one.name: one for one in (DensityProcess(), IntensityProcess())}
+
+
+def _log_fits(
+    far: t.Number, budget: t.Count, log_probability: Callable[[t.Number], t.Number]
+) -> t.Number:
+    """log P(|Y| <= B); 0 where the budget is beyond ``far``."""
+    B = budget.astype(float)
+    return lax.cond(far < B, lambda: jnp.zeros(()), lambda: log_probability(B))

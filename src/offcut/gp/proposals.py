@@ -8,24 +8,30 @@ everywhere, and are repeated until one fits.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Bool, Float
 
 from offcut.augmentation import joint
 from offcut.augmentation.algorithm1 import Block, UntilAccepted, UntilProposed, propose_until
+from offcut.gp import types as t
+from offcut.gp.base_density import BaseDensity
 from offcut.gp.basis import Basis
+from offcut.gp.data import GPData
 from offcut.numerics.arrays import materialised
+from offcut.numerics.types import KeyArray
 
-#: Expected proposals for each observation in one block.
-ROOM = 1.0
 LEAST_BLOCK, LARGEST_BLOCK = 64, 2048
 LEAST_CHUNK, LARGEST_CHUNK = 64, 256
 #: An attempt at most so often. Beyond it the budget excludes what the data ask for.
 MOST_ATTEMPTS = 10_000
+
+Sums = TypeVar("Sums")
 
 
 class Layout(NamedTuple):
@@ -55,21 +61,26 @@ class Layout(NamedTuple):
 class Points(NamedTuple):
     """The first ``n + count`` columns are proposals, those behind are void."""
 
-    u: jax.Array  # (d, rows)
-    f: jax.Array  # (rows,)
-    count: jax.Array  # type: ignore[assignment] # |Y|, not the method of tuple
+    u: Float[Array, "d rows"]
+    f: Float[Array, " rows"]
+    count: t.Count  # type: ignore[assignment] # |Y|, not the method of tuple
 
 
 class Proposed(NamedTuple):
     """A block of proposals."""
 
-    u: jax.Array
-    f: jax.Array
-    accepted: jax.Array
+    u: Float[Array, "d block"]
+    f: Float[Array, " block"]
+    accepted: Bool[Array, " block"]
 
 
-def buffer_for(layout: Layout, x: jax.Array, capacity: int) -> Points:
-    """X (d, n) and room for rejections."""
+def none(d: int) -> Points:
+    """Of a sampler that holds no rejections."""
+    return Points(jnp.zeros((d, 0)), jnp.zeros(0), jnp.int32(0))
+
+
+def buffer_for(layout: Layout, x: Float[Array, "d n"], capacity: int) -> Points:
+    """X and room for rejections."""
     rows = layout.rows(capacity)
     u = jnp.zeros((x.shape[0], rows)).at[:, : layout.n].set(x)
     return Points(u, jnp.zeros(rows), jnp.int32(0))
@@ -83,8 +94,8 @@ def grown(layout: Layout, points: Points, capacity: int) -> Points:
     )
 
 
-def inside(u: jax.Array, data: Any) -> jax.Array:
-    """Whether points (d, P) are in the support."""
+def inside(u: t.Columns, data: GPData) -> Bool[Array, " P"]:
+    """Whether points are in the support."""
     low, high = data.support
     return jnp.all((u >= low[:, None]) & (u <= high[:, None]), axis=0)
 
@@ -97,23 +108,23 @@ def capacity_of(layout: Layout, points: Points) -> int:
 def draw(
     layout: Layout,
     basis: Basis,
-    base: Any,
-    key: jax.Array,
-    w: jax.Array,
-    p: jax.Array,
-    data: Any,
+    base: BaseDensity,
+    key: KeyArray,
+    w: t.Weights,
+    p: t.Parameters,
+    data: GPData,
     points: Points,
-    limit: jax.Array,
-    total: jax.Array | None = None,
+    limit: t.Count,
+    total: t.Count | None = None,
 ) -> Points:
     """One attempt: propose until n are accepted, or in all ``total``, or over the limit."""
     size, n = layout.block, layout.n
     void = points.f.shape[0] - 1
 
-    def propose(number: jax.Array, turn: None) -> Proposed:
+    def propose(number: t.Count, turn: None) -> Proposed:
         key_place, key_accept = jax.random.split(jax.random.fold_in(key, number))
 
-        def proposals() -> tuple:
+        def proposals() -> tuple[Float[Array, "d block"], Float[Array, " block"]]:
             u = base.propose(key_place, p, size, data)
             return u, jax.random.uniform(key_accept, (size,))
 
@@ -135,23 +146,38 @@ def draw(
     return Points(u, f, done.rejected)
 
 
-def all_finite(layout: Layout, points: Points) -> jax.Array:
+def all_finite(layout: Layout, points: Points) -> t.Flag:
     """Whether all proposals are, and f there."""
     there = jnp.arange(points.f.shape[0]) < layout.n + points.count
     finite = jnp.isfinite(points.f) & jnp.all(jnp.isfinite(points.u), axis=0)
     return jnp.all(finite | ~there)
 
 
-def in_chunks(layout: Layout, points: Points, add: Any, first: Any) -> Any:
-    """Fold ``add(sums, u, at, there)`` over all proposals, chunk by chunk.
+class Chunk(NamedTuple):
+    """Neighbouring columns of the buffer.
 
-    ``at`` is the chunk's first column, ``there`` marks columns that count. Neither bits nor cost
-    depend on the room behind the last proposal.
+    at : the first. there : which of them count. sign : 1 at observations, -1 at rejections.
+    """
+
+    u: Float[Array, "d chunk"]
+    at: t.Count
+    there: Bool[Array, " chunk"]
+    sign: Float[Array, " chunk"]
+
+
+def in_chunks(
+    layout: Layout, points: Points, add: Callable[[Sums, Chunk], Sums], first: Sums
+) -> Sums:
+    """Fold ``add(sums, chunk)`` over all proposals.
+
+    Neither bits nor cost depend on the room behind the last proposal.
     """
     size, last = layout.chunk, layout.n + points.count
 
-    def one(sums: Any, at: jax.Array) -> Any:
+    def one(sums: Sums, at: t.Count) -> Sums:
         u = lax.dynamic_slice(points.u, (jnp.int32(0), at), (points.u.shape[0], size))
-        return add(sums, u, at, at + jnp.arange(size) < last)
+        column = at + jnp.arange(size)
+        sign = jnp.where(column < layout.n, 1.0, -1.0)
+        return add(sums, Chunk(u, at, column < last, sign))
 
     return joint.in_chunks(one, first, last, size)

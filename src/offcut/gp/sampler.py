@@ -9,23 +9,26 @@ same (``joint_move``). Where hyperparameters are unknown everything moves at onc
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from offcut.base import MOST_REJECTED, OK, Info, Sampler, Stage, Variable
+from offcut.base import MOST_REJECTED, OK, Info, Kernel, LogDensity, Sampler, Stage, Stats, Variable
 from offcut.errors import StartError
-from offcut.gp.base_density import BaseDensity, FamilyBase
-from offcut.gp.covariance import Covariance
-from offcut.gp.hyperparameters import Hyperparameters
-from offcut.gp.process import DensityProcess, IntensityProcess
-from offcut.gp.proposals import Layout
+from offcut.gp import proposals as points
+from offcut.gp import types as t
+from offcut.gp.base_density import FamilyBase, NormalBase, Record
+from offcut.gp.data import GPData
+from offcut.gp.plan import Plan
+from offcut.gp.proposals import Points
 from offcut.gp.quadrature import between, mass, normaliser
 from offcut.kernels.hmc import HMC
 from offcut.kernels.random_walk import RandomWalk
 from offcut.kernels.tuning import Tuning, stepped
+from offcut.numerics.types import KeyArray
 
 #: Curvature of the logistic log likelihood at its steepest, which weighs data against prior where
 #: directions of the joint move are fitted.
@@ -34,82 +37,51 @@ CURVATURE = 0.25
 PIECE = 4096
 #: A first shake of the base is halved so often, where it makes an observation impossible.
 HALVINGS = 50
+#: What of a gradient kernel's statistics goes into the result.
+KEPT = ("acceptance_rate", "diverging", "n_steps", "step_size")
 JOINT = HMC(num_steps=4, jitter=0.4)
 EVERYTHING = HMC(num_steps=8, jitter=0.5)
 SCALE = RandomWalk()
 
 
-class GPData(NamedTuple):
-    """Arrays: the data in coordinates u, and all numbers that a program should not have baked in.
-
-    Fields that a plan does not use are empty tuples.
-    """
-
-    x: jax.Array  # (d, n)
-    features: Any  # (M, n), phi at the data
-    centre: jax.Array  # (d,)
-    half: jax.Array  # (d,) half the box, in the units of the data
-    support: tuple[jax.Array, jax.Array]  # (d,) each, in coordinates u
-    limits: tuple[jax.Array, jax.Array]  # (d,) each, of support, box and g0 where they are fixed
-    lower: jax.Array  # (d,) of a uniform base, in coordinates u
-    upper: jax.Array
-    base: Any  # its prior's arrays
-    length_scale: jax.Array  # (d,) where fixed, in the units of the data
-    variance: jax.Array  # where fixed
-    unit: jax.Array  # (d,) of the prior of the length-scale, in the units of the data
-    volume: jax.Array  # |T|
-    rate: tuple[jax.Array, jax.Array]  # a and b of the prior of the upper rate
-    quadrature: Any  # a Quadrature where Z is known
-    grid: Any  # (d, G), where f of the exact process is recorded
-    fit: Any  # (M, M) and (M, F): Phi Phiᵀ and Phi times quadratic features, at the data
-    probes: jax.Array  # (k,) observations at which the log density is followed
-
-
-class Plan(NamedTuple):
-    """What a program is compiled for."""
-
-    layout: Layout
-    basis: Any  # a Basis, or the Grid of the exact process
-    covariance: Covariance
-    base: BaseDensity
-    hyper: Hyperparameters
-    process: DensityProcess | IntensityProcess
-    summed: bool  # Z is known by quadrature
-    supported: str  # "all" of the base, "box" (none of it beyond the box), "side" or "tails"
-    joint: bool  # moves with Y summed out
-    moving: bool  # limits of g0's own support depend on its parameters
-
-
 class State(NamedTuple):
     """beta (whitened), w = D beta, the base, hyperparameters, log upper rate; and the rest."""
 
-    beta: jax.Array
-    w: jax.Array
-    base: jax.Array
-    hyper: jax.Array
-    log_rate: jax.Array
+    beta: t.Weights
+    w: t.Weights
+    base: t.Parameters
+    hyper: t.Hyper
+    log_rate: t.Number
     tuning: dict[str, Tuning]
-    centre: jax.Array  # of the box, with half of it: for the record
-    half: jax.Array
-    unit: jax.Array  # of the length-scale
-    own: Any
+    centre: t.Vector  # of the box, with half of it: for the record
+    half: t.Vector
+    unit: t.Vector  # of the length-scale
+    points: Points  # X and Y, where Y is held
+    known: t.Flag  # of the exact process: whether Y was ever drawn
 
 
 class GPSampler(Sampler):
-    """Subclasses write ``first_own`` and ``step``."""
+    """Subclasses write ``step``, and what else they start with."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._first_program = jax.jit(self._first)
 
-    def root_spectrum(self, hyper: jax.Array, data: GPData) -> jax.Array:
-        """D: √S of all basis functions, (M,)."""
-        plan = self.plan
-        return plan.hyper.root_spectrum(plan.basis, plan.covariance, hyper, data)
+    @property
+    def key(self) -> tuple:
+        """Identity, besides the class: samplers with one key have one program."""
+        return self.plan.key, self.kernel
 
-    def at_data(self, w: jax.Array, data: GPData) -> jax.Array:
-        """f at the data, (n,); where phi does not fit into memory there, in pieces."""
-        if not isinstance(data.features, tuple):
+    def root_spectrum(self, hyper: t.Hyper, data: GPData) -> t.Weights:
+        """D: √S of all basis functions."""
+        length_scales, variance = self.plan.hyper.values(hyper, data)
+        scaled = jnp.log(length_scales / data.half)
+        log_S = self.plan.basis.log_spectrum(self.plan.covariance, scaled)
+        return jnp.exp(0.5 * (log_S + jnp.log(variance)))
+
+    def at_data(self, w: t.Weights, data: GPData) -> Float[Array, " n"]:
+        """f at the data; where phi does not fit into memory there, in pieces."""
+        if data.features is not None:
             return w @ data.features
         d, n = data.x.shape
         pieces = -(-n // PIECE)
@@ -119,73 +91,74 @@ class GPSampler(Sampler):
         f = jax.lax.map(lambda u: self.plan.basis.evaluate(w, u, zero), rows)
         return f.reshape(-1)[:n]
 
-    def nodes(self, p: jax.Array, data: GPData) -> tuple[jax.Array, jax.Array]:
-        """Nodes of the quadrature (d, Q) and their weights (Q,)."""
+    def nodes(self, p: t.Parameters, data: GPData) -> tuple[t.Nodes, t.AtNodes]:
+        """Nodes of the quadrature and their weights."""
         if not self.plan.moving:
             return data.quadrature.nodes, data.quadrature.weights
-        low, high = self._own_limits(p, data)
-        return between(
-            data.quadrature,
-            jnp.maximum(low, data.limits[0]),
-            jnp.minimum(high, data.limits[1]),
-        )
+        return between(data.quadrature, *self._own_limits(p, data, data.limits))
 
-    def at_nodes(self, w: jax.Array, data: GPData, p: jax.Array | None = None) -> jax.Array:
-        """f at the nodes of the quadrature, (Q,); nodes that move do so with ``p``."""
+    def at_nodes(self, w: t.Weights, data: GPData, p: t.Parameters) -> t.AtNodes:
+        """f at the nodes of the quadrature; nodes that move do so with ``p``."""
         if self.plan.moving:
-            assert p is not None
             return self.plan.basis.evaluate(w, self.nodes(p, data)[0], jnp.int32(0))
         return self.plan.basis.on_grid(w, data.quadrature.tables).reshape(-1)
 
-    def normaliser(self, f: jax.Array, p: jax.Array, data: GPData) -> jax.Array:
+    def normaliser(self, f: t.AtNodes, p: t.Parameters, data: GPData) -> t.Number:
         """Z from f at the nodes."""
         plan = self.plan
         nodes, weights = self.nodes(p, data)
         log_g0 = plan.base.log_density(p, nodes, data)
+        supported = jnp.ones(())
         if plan.supported == "side":
-            supported = plan.base.mass(p, *data.support)  # type: ignore[union-attr]
+            assert isinstance(plan.base, NormalBase)
+            supported = plan.base.mass(p, *data.support)
         elif plan.supported == "box":
             supported = jnp.sum(weights * jnp.exp(log_g0))
         elif plan.supported == "tails":
-            low, high = self._own_limits(p, data)
             supported = mass(
                 lambda u: plan.base.log_density(p, u, data),
-                jnp.maximum(low, data.support[0]),
-                jnp.minimum(high, data.support[1]),
+                *self._own_limits(p, data, data.support),
                 plan.basis.sizes,
                 data.x[:, 0],
             )
-        else:
-            supported = jnp.ones(())
         return normaliser(f, log_g0, weights, supported)
 
-    def _own_limits(self, p: jax.Array, data: GPData) -> tuple[jax.Array, jax.Array]:
-        """Limits of g0's own support, in coordinates u."""
+    def _own_limits(self, p: t.Parameters, data: GPData, within: t.Ends) -> t.Ends:
+        """Limits of g0's own support within others, in coordinates u."""
         assert isinstance(self.plan.base, FamilyBase)
-        return self.plan.base.limits(p, data)
+        low, high = self.plan.base.limits(p, data)
+        return jnp.maximum(low, within[0]), jnp.minimum(high, within[1])
 
-    def log_likelihood(
+    def log_posterior(
         self,
-        f_data: jax.Array,
-        f_nodes: jax.Array,
-        p: jax.Array,
-        log_rate: jax.Array,
+        beta: t.Weights,
+        f_data: Float[Array, " n"],
+        f_nodes: t.AtNodes,
+        p: t.Parameters,
+        hyper: t.Hyper,
+        log_rate: t.Number,
         data: GPData,
-        budget: jax.Array,
-    ) -> jax.Array:
-        """log p(X, |Y| <= budget | f, base, rate), Y summed out."""
+        budget: t.Count,
+    ) -> t.Number:
+        """log p(X, |Y| <= budget, f, base, hyperparameters, rate), Y summed out."""
         plan = self.plan
         total = jnp.sum(jax.nn.log_sigmoid(f_data)) + jnp.sum(
             plan.base.log_density(p, data.x, data)
         )
         Z = self.normaliser(f_nodes, p, data)
-        return plan.process.log_likelihood(plan.layout.n, total, Z, log_rate, data, budget)
+        return (
+            plan.process.log_likelihood(total, Z, log_rate, data, budget)
+            + plan.base.log_prior(p, data)
+            + plan.hyper.log_prior(hyper)
+            + plan.process.log_rate_prior(log_rate, data)
+            - 0.5 * beta @ beta
+        )
 
     # Moves with Y summed out.
 
     def joint_move(
-        self, key: jax.Array, state: State, stage: Stage, data: GPData
-    ) -> tuple[State, dict[str, jax.Array]]:
+        self, key: KeyArray, state: State, stage: Stage, data: GPData
+    ) -> tuple[State, Stats]:
         """Level of f, base and rate together.
 
         beta' = beta - V (c(p') - c(p)) + level V_1, log g0 being c(p) times quadratic features and
@@ -198,97 +171,91 @@ class GPSampler(Sampler):
         f = self.at_data(D * state.beta, data)
         F = jax.lax.map(lambda v: self.at_data(D * v, data), V.T)
         if not plan.moving:
-            g = self.at_nodes(D * state.beta, data)
-            N = jax.vmap(lambda v: self.at_nodes(D * v, data), 1)(V)
+            g = self.at_nodes(D * state.beta, data, state.base)
+            N = jax.vmap(lambda v: self.at_nodes(D * v, data, state.base), 1)(V)
         before = plan.base.shaped(state.base)
 
-        def f_nodes(c: jax.Array, p: jax.Array) -> jax.Array:
+        def f_nodes(c: t.Features, p: t.Parameters) -> t.AtNodes:
             return self.at_nodes(D * (state.beta + V @ c), data, p) if plan.moving else g + c @ N
 
-        def moved(position: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def moved(position: t.Position) -> tuple[jax.Array, jax.Array, jax.Array]:
             c = before - plan.base.shaped(position[:k])
             log_rate = position[k] if plan.process.rated else state.log_rate
             return position[:k], log_rate, c.at[-1].add(position[-1])
 
-        def log_density(position: jax.Array) -> jax.Array:
+        def log_density(position: t.Position) -> t.Number:
             p, log_rate, c = moved(position)
-            beta = state.beta + V @ c
-            return (
-                self.log_likelihood(f + c @ F, f_nodes(c, p), p, log_rate, data, stage.budget)
-                + plan.base.log_prior(p, data)
-                + plan.process.log_rate_prior(log_rate, data)
-                - 0.5 * beta @ beta
+            return self.log_posterior(
+                state.beta + V @ c,
+                f + c @ F,
+                f_nodes(c, p),
+                p,
+                state.hyper,
+                log_rate,
+                data,
+                stage.budget,
             )
 
-        rate = [state.log_rate[None]] if plan.process.rated else []
-        start = jnp.concatenate([state.base, *rate, jnp.zeros(1)])
-        position, tuning, stats = stepped(
-            JOINT, key, start, log_density, state.tuning["joint"], stage
-        )
+        start = jnp.concatenate([state.base, *self._rate(state), jnp.zeros(1)])
+        position, state, stats = stepped_on("joint", JOINT, key, state, start, log_density, stage)
         p, log_rate, c = moved(position)
         beta = state.beta + V @ c
-        state = state._replace(
-            beta=beta,
-            w=D * beta,
-            base=p,
-            log_rate=log_rate,
-            tuning={**state.tuning, "joint": tuning},
-        )
+        state = state._replace(beta=beta, w=D * beta, base=p, log_rate=log_rate)
         return state, {"joint_acceptance": stats["acceptance_rate"]}
 
-    def position(self, state: State) -> jax.Array:
+    def _rate(self, state: State) -> list[Float[Array, " 1"]]:
+        """The log rate, where there is one."""
+        return [state.log_rate[None]] if self.plan.process.rated else []
+
+    def position(self, state: State) -> t.Position:
         """(beta, base, hyperparameters, log rate where there is one)."""
-        rate = [state.log_rate[None]] if self.plan.process.rated else []
-        return jnp.concatenate([state.beta, state.base, state.hyper, *rate])
+        return jnp.concatenate([state.beta, state.base, state.hyper, *self._rate(state)])
 
     def move_everything(
         self,
-        key: jax.Array,
+        key: KeyArray,
         state: State,
         stage: Stage,
         data: GPData,
-        kernel: Any,
-        budget: jax.Array,
-    ) -> tuple[State, dict[str, jax.Array]]:
+        kernel: Kernel,
+        budget: t.Count,
+    ) -> tuple[State, Stats]:
         """A step of a kernel on the whole position."""
         plan = self.plan
-        M, k, h = plan.basis.number, plan.base.size, plan.hyper.size
+        m, k, h = plan.basis.number, plan.base.size, plan.hyper.size
 
-        def parts(position: jax.Array) -> tuple:
+        def parts(position: t.Position) -> tuple[jax.Array, ...]:
             rate = position[-1] if plan.process.rated else state.log_rate
-            return position[:M], position[M : M + k], position[M + k : M + k + h], rate
+            return position[:m], position[m : m + k], position[m + k : m + k + h], rate
 
-        def log_density(position: jax.Array) -> jax.Array:
+        def log_density(position: t.Position) -> t.Number:
             beta, p, hyper, log_rate = parts(position)
             w = self.root_spectrum(hyper, data) * beta
-            likelihood = self.log_likelihood(
-                self.at_data(w, data), self.at_nodes(w, data, p), p, log_rate, data, budget
-            )
-            return (
-                likelihood
-                + plan.base.log_prior(p, data)
-                + plan.hyper.log_prior(hyper)
-                + plan.process.log_rate_prior(log_rate, data)
-                - 0.5 * beta @ beta
-            )
+            f, f_nodes = self.at_data(w, data), self.at_nodes(w, data, p)
+            return self.log_posterior(beta, f, f_nodes, p, hyper, log_rate, data, budget)
 
-        position, tuning, stats = stepped(
-            kernel, key, self.position(state), log_density, state.tuning["all"], stage
-        )
+        start = self.position(state)
+        position, state, stats = stepped_on("all", kernel, key, state, start, log_density, stage)
         beta, p, hyper, log_rate = parts(position)
-        state = state._replace(
-            beta=beta,
-            w=self.root_spectrum(hyper, data) * beta,
-            base=p,
-            hyper=hyper,
-            log_rate=log_rate,
-            tuning={**state.tuning, "all": tuning},
-        )
-        return state, stats
+        w = self.root_spectrum(hyper, data) * beta
+        return state._replace(beta=beta, w=w, base=p, hyper=hyper, log_rate=log_rate), stats
+
+    def move_hyper(
+        self, key: KeyArray, state: State, stage: Stage, log_likelihood: LogDensity
+    ) -> State:
+        """Hyperparameters, where they are unknown, given what depends on them."""
+        if not self.plan.hyper.size:
+            return state
+
+        def log_density(hyper: t.Hyper) -> t.Number:
+            return self.plan.hyper.log_prior(hyper) + log_likelihood(hyper)
+
+        hyper, state, _ = stepped_on("hyper", SCALE, key, state, state.hyper, log_density, stage)
+        return state._replace(hyper=hyper)
 
     def summed_moves(
-        self, key: jax.Array, state: State, stage: Stage, data: GPData
-    ) -> tuple[State, dict[str, jax.Array]]:
+        self, key: KeyArray, state: State, stage: Stage, data: GPData
+    ) -> tuple[State, Stats]:
         """All moves with Y summed out. Y does not belong to the state any more afterwards."""
         if not self.plan.joint:
             return state, {}
@@ -299,7 +266,7 @@ class GPSampler(Sampler):
 
     # Beginning and end.
 
-    def start(self, key: jax.Array, data: GPData, budget: int) -> State:
+    def start(self, key: KeyArray, data: GPData, budget: int) -> State:
         """f near zero, the base near the data, hyperparameters near the middle of their prior."""
         plan = self.plan
         beta, w, p, hyper, log_rate, possible = self._first_program(key, data)
@@ -309,27 +276,27 @@ class GPSampler(Sampler):
                 "observations possible: is the support of the base density too small for them, or "
                 "the prior too far off?"
             )
-        tuning = {}
-        rated = int(plan.process.rated)
-        if plan.joint and not plan.hyper.size:
-            tuning["joint"] = JOINT.first_tuning(plan.layout.n, plan.base.size + rated + 1)
-        if plan.joint and plan.hyper.size:
-            size = plan.basis.number + plan.base.size + plan.hyper.size + rated
-            tuning["all"] = EVERYTHING.first_tuning(1, size)
-        if plan.hyper.size:
-            tuning["hyper"] = SCALE.first_tuning(plan.layout.n, plan.hyper.size)
         # The state is given away in every call, so that it must not share arrays with the data.
         centre, half, unit = (jnp.array(a, copy=True) for a in (data.centre, data.half, data.unit))
-        state = State(beta, w, p, hyper, log_rate, tuning, centre, half, unit, ())
-        return self.first_own(state, data)
+        none, never = points.none(plan.basis.d), jnp.array(False)
+        state = State(beta, w, p, hyper, log_rate, {}, centre, half, unit, none, never)
+        tuning = {}
+        if plan.joint and not plan.hyper.size:
+            size = plan.base.size + int(plan.process.rated) + 1
+            tuning["joint"] = JOINT.first_tuning(plan.layout.n, size)
+        if plan.joint and plan.hyper.size:
+            tuning["all"] = EVERYTHING.first_tuning(1, self.position(state).shape[0])
+        if plan.hyper.size:
+            tuning["hyper"] = SCALE.first_tuning(plan.layout.n, plan.hyper.size)
+        return self.first_own(state._replace(tuning=tuning), data)
 
-    def _first(self, key: jax.Array, data: GPData) -> tuple:
+    def _first(self, key: KeyArray, data: GPData) -> tuple[jax.Array, ...]:
         plan = self.plan
         k = jax.random.split(key, 4)
         p = plan.base.first(data)
         shake = jax.random.normal(k[0], p.shape) * 0.5 / np.sqrt(plan.layout.n + 1)
         p, possible = self._shaken(p, shake, data)
-        hyper = _near_the_middle(k[1], plan.hyper)
+        hyper = plan.hyper.first(k[1])
         log_rate = jnp.zeros(())
         if plan.process.rated:
             twice = 2 * (plan.layout.n + 1) / data.volume
@@ -337,46 +304,43 @@ class GPSampler(Sampler):
         beta = 0.3 * jax.random.normal(k[3], (plan.basis.number,))
         return beta, self.root_spectrum(hyper, data) * beta, p, hyper, log_rate, possible
 
-    def _shaken(self, p: jax.Array, shake: jax.Array, data: GPData) -> tuple[jax.Array, jax.Array]:
+    def _shaken(
+        self, p: t.Parameters, shake: t.Parameters, data: GPData
+    ) -> tuple[t.Parameters, t.Flag]:
         """p + shake, or less of it where an observation would be impossible; whether none is."""
         base = self.plan.base
         if not isinstance(base, FamilyBase):
             return p + shake, jnp.array(True)
 
-        def impossible(turn: jax.Array) -> jax.Array:
-            return jnp.isneginf(base.score(p + shake * 0.5**turn, data)) & (turn < HALVINGS)
+        def impossible(halvings: t.Number) -> t.Flag:
+            return jnp.isneginf(base.score(p + shake * 0.5**halvings, data)) & (halvings < HALVINGS)
 
-        turns = jax.lax.while_loop(impossible, lambda turn: turn + 1.0, jnp.zeros(()))
-        p = jnp.where(turns < HALVINGS, p + shake * 0.5**turns, p)
+        halvings = jax.lax.while_loop(impossible, lambda halvings: halvings + 1.0, jnp.zeros(()))
+        p = jnp.where(halvings < HALVINGS, p + shake * 0.5**halvings, p)
         return p, ~jnp.isneginf(base.score(p, data))
 
     def first_own(self, state: State, data: GPData) -> State:
         """What else the sampler keeps."""
         return state
 
-    def described(self, state: State, data: GPData) -> dict[str, jax.Array]:
-        """log Z and the log density at some of the data, to judge mixing by."""
-        plan = self.plan
+    def described(self, state: State, data: GPData) -> Stats:
+        """log Z and the log density at some of the data, from which mixing is assessed."""
+        plan, p = self.plan, state.base
         if not plan.summed:
             return {}
-        w = state.w
-        log_Z = jnp.log(self.normaliser(self.at_nodes(w, data, state.base), state.base, data))
-        u = data.x[:, data.probes]
-        return self.followed(u, self.plan.basis.evaluate(w, u, jnp.int32(0)), log_Z, state, data)
-
-    def followed(
-        self, u: jax.Array, f: jax.Array, log_Z: jax.Array, state: State, data: GPData
-    ) -> dict[str, jax.Array]:
-        """log Z, and where there are observations the log density at some of them."""
-        if not self.plan.layout.n:
+        log_Z = jnp.log(self.normaliser(self.at_nodes(state.w, data, p), p, data))
+        if not plan.layout.n:
             return {"log_normaliser": log_Z}
-        value = self.plan.base.log_density(state.base, u, data) + jax.nn.log_sigmoid(f) - log_Z
-        return {
-            "log_normaliser": log_Z,
-            "log_density": value - jnp.sum(jnp.log(data.half)),
-        }
+        u = data.x[:, data.probes]
+        f = self.at_probes(u, state, data)
+        value = plan.base.log_density(p, u, data) + jax.nn.log_sigmoid(f) - log_Z
+        return {"log_normaliser": log_Z, "log_density": value - jnp.sum(jnp.log(data.half))}
 
-    def record(self, state: State) -> dict[str, jax.Array]:
+    def at_probes(self, u: t.Columns, state: State, data: GPData) -> t.Values:
+        """f at the observations at which the log density is followed."""
+        return self.plan.basis.evaluate(state.w, u, jnp.int32(0))
+
+    def record(self, state: State) -> Record:
         """f by its weights, and all parameters, in the units of the data."""
         return {
             "weights": state.w,
@@ -386,7 +350,7 @@ class GPSampler(Sampler):
         }
 
     def variables(self) -> dict[str, Variable]:
-        """Names of dimensions. Weights are judged by what they amount to at the data."""
+        """Names of dimensions. Weights are assessed by what they amount to at the data."""
         return {
             "weights": Variable(("function",), exchangeable=True, by_kernel=False),
             "log_density": Variable(("probe",), diagnosed=True),
@@ -397,44 +361,46 @@ class GPSampler(Sampler):
         }
 
 
-def _directions(D: jax.Array, gram: jax.Array, fitted: jax.Array) -> jax.Array:
-    """V (M, F): beta that fit quadratic features at the data, as far as the prior lets them."""
+def stepped_on(
+    name: str,
+    kernel: Kernel,
+    key: KeyArray,
+    state: State,
+    position: t.Position,
+    log_density: LogDensity,
+    stage: Stage,
+) -> tuple[t.Position, State, Stats]:
+    """A kernel's step with the tuning of this name; the state has what warm-up learns from it."""
+    position, learnt, stats = stepped(kernel, key, position, log_density, state.tuning[name], stage)
+    return position, state._replace(tuning={**state.tuning, name: learnt}), stats
+
+
+def _directions(
+    D: t.Weights, gram: Float[Array, "m m"], fitted: Float[Array, "m F"]
+) -> Float[Array, "m F"]:
+    """V: beta that fit quadratic features at the data, as far as the prior lets them."""
     A = jnp.eye(D.shape[0]) + CURVATURE * D[:, None] * gram * D[None, :]
     return jax.scipy.linalg.solve(A, CURVATURE * D[:, None] * fitted, assume_a="pos")
-
-
-def _near_the_middle(key: jax.Array, hyper: Hyperparameters) -> jax.Array:
-    """Halfway between a draw of the prior and the mean of many."""
-    prior = hyper.prior
-    if prior is None:
-        return jnp.zeros(0)
-    drawn = jax.vmap(lambda own: prior.unconstrain(prior.sample(own)))(jax.random.split(key, 17))
-    return 0.5 * drawn[0] + 0.5 * jnp.median(drawn[1:], axis=0)
 
 
 class CollapsedSampler(GPSampler):
     """A kernel on (beta, base, hyperparameters, log rate)."""
 
     method = "collapsed"
-    kernel: Any
+    kernel: Kernel
 
-    def __init__(self, plan: Plan, kernel: Any) -> None:
+    def __init__(self, plan: Plan, kernel: Kernel) -> None:
         super().__init__(plan)
-        self.kernel = kernel
-        self.kernel_name = repr(kernel)
-        self.adapts = kernel.adapts
+        self.kernel, self.kernel_name, self.adapts = kernel, repr(kernel), kernel.adapts
 
     def first_own(self, state: State, data: GPData) -> State:
-        """A tuning for the whole position."""
         size = self.position(state).shape[0]
         return state._replace(tuning={"all": self.kernel.first_tuning(1, size)})
 
-    def step(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
-        """One step of the kernel."""
+    def step(self, key: KeyArray, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
         state, stats = self.move_everything(
             key, state, stage, data, self.kernel, jnp.int32(MOST_REJECTED)
         )
-        kept = ("acceptance_rate", "diverging", "n_steps", "step_size")
-        stats = {name: stats[name] for name in kept if name in stats}
+        stats = {name: stats[name] for name in KEPT if name in stats}
         stats = {"rejected": jnp.int32(0), **stats, **self.described(state, data)}
         return state, Info(stats, jnp.int32(OK), jnp.zeros(()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,10 @@ import numpy as np
 from jax import lax
 
 from offcut.base import Kernel
+from offcut.gp import types as t
+from offcut.numerics.types import KeyArray
+
+Function = TypeVar("Function")
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,8 @@ class EllipticalSlice(Kernel):
 
 
 def elliptical_slice(
-    key: jax.Array, f: Any, prior_draw: Any, log_likelihood: Callable[[Any], jax.Array]
-) -> Any:
+    key: KeyArray, f: Function, prior_draw: Function, log_likelihood: Callable[[Function], t.Number]
+) -> Function:
     """One transition of ``f`` (any pytree, linear in what the prior is normal in).
 
     On f' = f cos(angle) + prior_draw sin(angle), the angle being shrunk towards 0 until the
@@ -52,20 +56,20 @@ def elliptical_slice(
     level = log_likelihood(f) + jnp.log(jax.random.uniform(key_level))
     first = jax.random.uniform(key_angle, minval=0.0, maxval=2 * np.pi)
 
-    def turned(angle: jax.Array) -> Any:
+    def at(angle: t.Number) -> Function:
         return jax.tree.map(lambda a, b: a * jnp.cos(angle) + b * jnp.sin(angle), f, prior_draw)
 
     def low(carry: tuple) -> jax.Array:
-        turn, angle, *_ = carry
+        shrinks, angle, *_ = carry
         # After 60 halvings the angle is zero to rounding, and f stays where it is.
-        return (log_likelihood(turned(angle)) <= level) & (turn < 400)
+        return (log_likelihood(at(angle)) <= level) & (shrinks < 400)
 
     def shrink(carry: tuple) -> tuple:
-        turn, angle, least, most = carry
+        shrinks, angle, least, most = carry
         least, most = jnp.where(angle < 0, angle, least), jnp.where(angle < 0, most, angle)
-        own = jax.random.fold_in(key_angle, turn + 1)
-        return turn + 1, jax.random.uniform(own, minval=least, maxval=most), least, most
+        own = jax.random.fold_in(key_angle, shrinks + 1)
+        return shrinks + 1, jax.random.uniform(own, minval=least, maxval=most), least, most
 
     start = (jnp.int32(0), first, first - 2 * np.pi, first)
-    turns, angle, *_ = lax.while_loop(low, shrink, start)
-    return turned(jnp.where(turns < 400, angle, 0.0))
+    shrinks, angle, *_ = lax.while_loop(low, shrink, start)
+    return at(jnp.where(shrinks < 400, angle, 0.0))

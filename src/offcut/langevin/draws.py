@@ -17,10 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from offcut.augmentation.algorithm1 import Block, UntilAccepted, propose_until
+from offcut.base import MOST_REJECTED
 from offcut.errors import TrustWarning
 from offcut.langevin import bingham, columns, sequential
 from offcut.langevin.hypergeometric import bessel_ratio, ratio_over_argument
-from offcut.numerics.arrays import materialised
+from offcut.models.rejection import Proposed
+from offcut.numerics.arrays import write_rows
 
 #: Proposals in one block.
 LEAST_BLOCK, LARGEST_BLOCK = 8, 1024
@@ -145,39 +148,26 @@ def _gather(key: jax.Array, propose: Callable, wanted: jax.Array, room: int) -> 
 
     Proposals may be any pytree of arrays with ``count`` rows.
     """
-    block = min(max(2 * room, LEAST_BLOCK), LARGEST_BLOCK)
+    size = min(max(2 * room, LEAST_BLOCK), LARGEST_BLOCK)
 
-    def judged(turn: jax.Array) -> tuple[Any, jax.Array]:
-        key_propose, key_accept = jax.random.split(jax.random.fold_in(key, turn))
-        proposed, log_accept = propose(key_propose, count=block)
+    def judged(number: jax.Array, turn: None) -> Proposed:
+        key_propose, key_accept = jax.random.split(jax.random.fold_in(key, number))
+        points, log_accept = propose(key_propose, count=size)
         # NaN, from a NaN in F, must come out as NaN and not as a loop without end.
         wrong = jnp.isnan(log_accept)
-        accepted = wrong | (jnp.log(jax.random.uniform(key_accept, (block,))) < log_accept)
+        accepted = wrong | (jnp.log(jax.random.uniform(key_accept, (size,))) < log_accept)
 
         def marked(a: jax.Array) -> jax.Array:
             return jnp.where(wrong.reshape(-1, *(1 for _ in a.shape[1:])), jnp.nan, a)
 
-        return jax.tree.map(marked, proposed), accepted
+        return Proposed(jax.tree.map(marked, points), accepted, None)
 
-    def more(state: tuple) -> jax.Array:
-        return state[1] < wanted
+    def collect(kept: Any, block: Block) -> Any:
+        place = jnp.where(block.accepted, block.rank, room)  # the row behind is for the others
+        return write_rows(kept, place, block.proposed.points)
 
-    def one_block(state: tuple) -> tuple:
-        turn, found, kept = state
-        proposed, accepted = materialised(turn, lambda: judged(turn))
-        place = jnp.where(accepted, jnp.cumsum(accepted, dtype=jnp.int32) - 1, block)
-
-        def write(kept: jax.Array, proposed: jax.Array) -> jax.Array:
-            # Accepted ones to the front of the block, and the block behind what was found before;
-            # what is not accepted in it the next block writes over.
-            front = jnp.zeros_like(proposed).at[place].set(proposed, mode="drop")
-            origin = (found, *(jnp.int32(0) for _ in proposed.shape[1:]))
-            return lax.dynamic_update_slice(kept, front, origin)
-
-        kept = jax.tree.map(write, kept, proposed)
-        return turn + 1, found + jnp.sum(accepted, dtype=jnp.int32), kept
-
-    shapes, _ = jax.eval_shape(judged, jnp.int32(0))
-    empty = jax.tree.map(lambda a: jnp.zeros((room + block, *a.shape[1:]), a.dtype), shapes)
-    found = lax.while_loop(more, one_block, (jnp.int32(0), jnp.int32(0), empty))[2]
+    shapes = jax.eval_shape(judged, jnp.int32(0), None).points
+    empty = jax.tree.map(lambda a: jnp.zeros((room + 1, *a.shape[1:]), a.dtype), shapes)
+    limit = jnp.int32(MOST_REJECTED)
+    found = propose_until(judged, UntilAccepted(wanted), limit, collect, empty).collected
     return jax.tree.map(lambda a: a[:room], found)

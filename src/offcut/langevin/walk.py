@@ -20,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.special import gammaln
 
 from offcut.augmentation.rejections import settle
 from offcut.base import MOST_REJECTED, OK, Stage
@@ -32,6 +31,7 @@ from offcut.langevin.rejections import run
 from offcut.langevin.sampler import LangevinData, LangevinSampler, State
 from offcut.langevin.sequential import log_envelope
 from offcut.methods import PseudoMarginal
+from offcut.samplers.walk import decided, log_power_estimate
 
 #: Acceptances that an estimate waits for at the most.
 MOST_ACCEPTANCES = 2**20
@@ -64,13 +64,7 @@ class WalkSampler(LangevinSampler):
         return Walked(jnp.int32(0), jnp.zeros(()), jnp.int32(0))
 
     def log_ratio(
-        self,
-        key: jax.Array,
-        kappa: jax.Array,
-        new: jax.Array,
-        state: State,
-        stage: Stage,
-        data: Any,
+        self, key: jax.Array, new: jax.Array, state: State, stage: Stage, data: LangevinData
     ) -> tuple[jax.Array, Walked]:
         """Log acceptance ratio without the prior, and what travels with the new kappa."""
         raise NotImplementedError
@@ -81,13 +75,10 @@ class WalkSampler(LangevinSampler):
         """One Metropolis step."""
         key_walk, key_simulate, key_accept = jax.random.split(key, 3)
         position = self.kernel.propose(key_walk, state.position, state.tuning)
-        kappa, new_kappa = self.kappa(state.position), self.kappa(position)
-        ratio, walked = self.log_ratio(key_simulate, kappa, new_kappa, state, stage, data)
+        ratio, walked = self.log_ratio(key_simulate, self.kappa(position), state, stage, data)
         ratio += self.prior.log_density(position, {}) - self.prior.log_density(state.position, {})
         over = walked.rejected > stage.budget
-        usable = ~over & ~jnp.isnan(ratio)
-        rate = jnp.exp(jnp.minimum(jnp.where(usable, ratio, -jnp.inf), 0.0))
-        accepted = jax.random.uniform(key_accept) < rate
+        accepted, rate = decided(key_accept, ratio, over)
         moved = settle(accepted, state._replace(position=position, own=walked), state)
         if self.adapts:
             target = target_of(self.kernel)
@@ -117,16 +108,10 @@ class ExchangeSampler(WalkSampler):
     method = "exchange"
 
     def log_ratio(
-        self,
-        key: jax.Array,
-        kappa: jax.Array,
-        new: jax.Array,
-        state: State,
-        stage: Stage,
-        data: Any,
+        self, key: jax.Array, new: jax.Array, state: State, stage: Stage, data: LangevinData
     ) -> tuple[jax.Array, Walked]:
         """(kappa' - kappa)·(s_X - s_sim)."""
-        order = jnp.argsort(-new)
+        kappa, order = self.kappa(state.position), jnp.argsort(-new)
         simulated = run(self.layout, key, new[order], data.n, stage.budget, last=True)
         along = jnp.zeros_like(new).at[order].set(simulated.accepted_along)
         ratio = jnp.sum((new - kappa) * (self.along(state, data) - along))
@@ -170,21 +155,14 @@ class PseudoMarginalSampler(WalkSampler):
         """log of the unbiased estimate of Z(kappa)^-n, less log D(kappa)^-n."""
         most = jnp.int32(MOST_REJECTED)
         k = run(self.layout, key, jnp.sort(kappa)[::-1], wanted, most).size.astype(float)
-        r = wanted.astype(float)
-        return gammaln(r + n + k) - gammaln(r + n) - gammaln(r + k) + gammaln(r)
+        return log_power_estimate(wanted.astype(float), n, k)
 
     def log_ratio(
-        self,
-        key: jax.Array,
-        kappa: jax.Array,
-        new: jax.Array,
-        state: State,
-        stage: Stage,
-        data: Any,
+        self, key: jax.Array, new: jax.Array, state: State, stage: Stage, data: LangevinData
     ) -> tuple[jax.Array, Walked]:
         """Ratio of estimated likelihoods; the budget is judged by a run of its own."""
         key_budget, key_estimate = jax.random.split(key)
-        own, d = state.own, self.layout.d
+        own, d, kappa = state.own, self.layout.d, self.kappa(state.position)
         falling, new_falling = jnp.sort(kappa)[::-1], jnp.sort(new)[::-1]
         judged = run(self.layout, key_budget, new_falling, data.n, stage.budget)
         estimate = lax.cond(

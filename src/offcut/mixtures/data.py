@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int
-from numpy.typing import ArrayLike
 
 from offcut.augmentation.rejections import Layout
-from offcut.errors import DataError
-from offcut.models.data import as_arrays, count_rows
 from offcut.numerics.normal import Base, size
 
 
@@ -79,33 +75,6 @@ class MixtureData(NamedTuple):
 
 #: Events at which the log density is followed, for R-hat.
 PROBES = 12
-
-
-@runtime_checkable
-class HoldsValues(Protocol):
-    """A data frame or ``offcut.cytometry.Events``: numbers in ``values``, a row for each event."""
-
-    @property
-    def values(self) -> ArrayLike: ...
-
-
-def values_of(data: object) -> object:
-    """The numbers of a table; anything else as it is."""
-    if isinstance(data, HoldsValues) and not isinstance(data, Mapping):
-        return data.values
-    return data
-
-
-def as_events(data: object, taker: str = "a mixture") -> tuple[Float[np.ndarray, "n d"], bool]:
-    """(n, d) floats, and whether the data are single numbers."""
-    values = as_arrays(values_of(data), "data")
-    if isinstance(values, dict | tuple):
-        raise DataError(f"{taker} takes one array (events, channels), got a dict or tuple")
-    count_rows(values, "data")
-    if values.ndim > 2:
-        raise DataError(f"data must be (events, channels), got shape {values.shape}")
-    scalar = values.ndim == 1
-    return np.asarray(values, float).reshape(len(values), -1), scalar
 
 
 def probes(n: int) -> Int[np.ndarray, " probes"]:

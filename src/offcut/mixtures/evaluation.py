@@ -24,10 +24,10 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Float, Int, Shaped
 
 from offcut.errors import DataError, SettingsError
-from offcut.mixtures.data import values_of
 from offcut.mixtures.groups import fitted_names, place_of_group
 from offcut.mixtures.window import Window
 from offcut.mixtures.window_mass import lattice, shifted
+from offcut.models.data import numbers_of
 from offcut.numerics import keys
 from offcut.numerics.normal import FAR, log_normals
 from offcut.programs.precision import in_float64
@@ -196,7 +196,7 @@ def _log_mean_over_draws(
 
 def as_points(points: object, d: int) -> Float[np.ndarray, "m d"]:
     """Floats from whatever was given; for d = 1 numbers will do."""
-    array = np.asarray(values_of(points), float)
+    array = np.asarray(numbers_of(points), float)
     if d == 1 and array.ndim <= 1:
         array = array.reshape(-1, 1)
     if array.ndim == 1 and array.shape[0] == d:

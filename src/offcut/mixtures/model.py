@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from offcut.base import Model, Prepared, Request
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.methods import MIXTURE
-from offcut.mixtures.data import HoldsValues, MixtureData, MixtureLayout, as_events, probes
+from offcut.mixtures.data import MixtureData, MixtureLayout, probes
 from offcut.mixtures.evaluation import DENSITY_DRAWS, log_density, predict
 from offcut.mixtures.groups import as_names, as_numbers, find_groups, fitted_names, look_up
 from offcut.mixtures.in_window import WindowSampler
@@ -32,6 +32,7 @@ from offcut.mixtures.populations import (
 from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.weights import Concentration, Hierarchy, Sticks
 from offcut.mixtures.window import Window
+from offcut.models.data import HoldsValues, as_events
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.rendering import call
 from offcut.numerics.text import renamed

@@ -6,8 +6,8 @@ Everything that can be wrong with the data is found here, before any sampling, a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.tree_util import PyTreeDef
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
+from numpy.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from offcut.errors import DataError, ModelError, OffcutError
@@ -162,6 +163,33 @@ def count_rows(tree: HostPoints, what: str) -> int:
     if n == 0:
         raise DataError(f"{what} is empty: at least one observation is needed")
     return int(n)
+
+
+@runtime_checkable
+class HoldsValues(Protocol):
+    """A data frame or ``offcut.cytometry.Events``: numbers in ``values``, a row for each event."""
+
+    @property
+    def values(self) -> ArrayLike: ...
+
+
+def numbers_of(data: object) -> Any:
+    """The numbers of a table; anything else as it is."""
+    if isinstance(data, HoldsValues) and not isinstance(data, Mapping):
+        return data.values
+    return data
+
+
+def as_events(data: object, taker: str = "a mixture") -> tuple[Float[np.ndarray, "n d"], bool]:
+    """(n, d) floats, and whether the data are single numbers."""
+    values = as_arrays(numbers_of(data), "data")
+    if isinstance(values, dict | tuple):
+        raise DataError(f"{taker} takes one array (events, channels), got a dict or tuple")
+    count_rows(values, "data")
+    if values.ndim > 2:
+        raise DataError(f"data must be (events, channels), got shape {values.shape}")
+    scalar = values.ndim == 1
+    return np.asarray(values, float).reshape(len(values), -1), scalar
 
 
 def point_size(like: PointLike) -> int:

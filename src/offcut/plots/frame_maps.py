@@ -7,39 +7,57 @@ each column, are centred at its mean modal direction. Circles and points are ali
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from offcut.errors import SettingsError
 from offcut.langevin.evaluation import Cap, angles, circle, tangents
-from offcut.plots.style import CHAIN_COLOURS, GREY, INK, PALE, SMALL, halo
+from offcut.plots.style import (
+    CHAIN_COLOURS,
+    GREY,
+    INK,
+    PALE,
+    figure_of,
+    halo,
+    note,
+    pyplot,
+    subplots,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from mpl_toolkits.mplot3d.axes3d import Axes3D
 
 
 #: Points along a circle: enough that the ends of its near and far parts meet.
 ROUND = 721
-CREDIBLE = {"linewidth": 1.8, "solid_capstyle": "butt"}
-PREDICTIVE = {"linewidth": 1.6, "linestyle": (0, (4, 2)), "dash_capstyle": "butt"}
-POINTS = {"s": 13, "linewidths": 0.5, "edgecolors": "white", "alpha": 0.75}
+CREDIBLE: dict[str, Any] = {"linewidth": 1.8, "solid_capstyle": "butt"}
+PREDICTIVE: dict[str, Any] = {"linewidth": 1.6, "linestyle": (0, (4, 2)), "dash_capstyle": "butt"}
+POINTS: dict[str, Any] = {"s": 13, "linewidths": 0.5, "edgecolors": "white", "alpha": 0.75}
 
 
-def caption(probability: float, ahead: list[Cap] | None) -> str:
-    """What the circles are, in one line."""
-    share = f"{100 * probability:.4g}%"
-    solid = f"solid: {share} of the posterior of the modal direction"
-    return solid if ahead is None else f"{solid}; dashed: {share} of new observations"
+class Scene(NamedTuple):
+    """What is drawn: frames, caps of the modes and of new frames, names of columns and axes."""
 
+    x: np.ndarray
+    modes: list[Cap]
+    ahead: list[Cap] | None
+    names: Sequence[str]
+    axes_names: Sequence[str]
 
-def radii(mode: Cap, ahead: list[Cap] | None) -> list[str]:
-    """The radii of the circles of a column, in words."""
-    new = [] if ahead is None else [f"new ±{_degrees(ahead[mode.column].degrees)}"]
-    return [f"mode ±{_degrees(mode.degrees)}", *new]
+    @property
+    def caption(self) -> str:
+        """What the circles are, in one line."""
+        share = f"{100 * self.modes[0].probability:.4g}%"
+        solid = f"solid: {share} of the posterior of the modal direction"
+        return solid if self.ahead is None else f"{solid}; dashed: {share} of new observations"
+
+    def radii(self, mode: Cap) -> list[str]:
+        """The radii of the circles of a column, in words."""
+        new = [] if self.ahead is None else [f"new ±{_degrees(self.ahead[mode.column].degrees)}"]
+        return [f"mode ±{_degrees(mode.degrees)}", *new]
 
 
 def _degrees(value: float) -> str:
@@ -47,58 +65,48 @@ def _degrees(value: float) -> str:
 
 
 def draw_sphere(
-    plt: Any,
-    ax: Any,
-    x: np.ndarray,
-    modes: list[Cap],
-    ahead: list[Cap] | None,
-    names: Sequence[str],
-    axes_names: Sequence[str],
-    view: tuple[float, float] | None,
+    ax: Axes | Sequence[Axes] | None, scene: Scene, view: tuple[float, float] | None
 ) -> Figure:
     """Far side, veil, near side, in this order; matplotlib's own order would mix them."""
     if ax is None:
-        figure = plt.figure(figsize=(6.6, 4.7))
-        ax = figure.add_axes((0.2, 0.0, 0.6, 0.88), projection="3d")
-    elif getattr(ax, "name", "") != "3d":
+        figure = pyplot().figure(figsize=(6.6, 4.7))
+        globe = figure.add_axes((0.2, 0.0, 0.6, 0.88), projection="3d")
+    elif getattr(ax, "name", "") == "3d":
+        globe = cast("Axes3D", ax)
+    else:
         raise SettingsError(
             'the sphere needs 3-D axes, plt.subplots(subplot_kw={"projection": "3d"}); for flat '
             'ones take projection="equal-area"'
         )
+    x, modes, ahead, names, axes_names = scene
     elevation, azimuth = _between(modes) if view is None else view
     towards, right, up = _screen(elevation, azimuth)
-    ax.computed_zorder = False
-    ax.set_proj_type("ortho")
-    ax.view_init(elevation, azimuth)
-    ax.set_box_aspect((1, 1, 1), zoom=1.55)
-    ax.set(xlim=(-1, 1), ylim=(-1, 1), zlim=(-1, 1))
-    ax.set_axis_off()
-    _globe(ax, towards, right, up)
-    _coordinates(ax, towards, axes_names)
+    globe.computed_zorder = False
+    globe.set_proj_type("ortho")
+    globe.view_init(elevation, azimuth)
+    globe.set_box_aspect((1, 1, 1), zoom=1.55)
+    globe.set(xlim=(-1, 1), ylim=(-1, 1), zlim=(-1, 1))
+    globe.set_axis_off()
+    _globe(globe, towards, right, up)
+    _coordinates(globe, towards, axes_names)
     for mode in modes:
         j, colour = mode.column, CHAIN_COLOURS[mode.column]
         for near, order in ((False, 1), (True, 6)):
             shown = x[(x[:, :, j] @ towards >= 0) == near, :, j]
-            ax.scatter(
-                *shown.T,
-                color=colour,
-                depthshade=False,
-                zorder=order,
-                gid=f"observed-{j}",
-                **POINTS,
-            )
-        ax.plot(*np.stack([0 * mode.centre, mode.centre]).T, color=colour, linewidth=2.4, zorder=5)
-        _on_globe(
-            ax, circle(mode, ROUND), towards, 8, color=colour, gid=f"credible-{j}", **CREDIBLE
+            points = {**POINTS, "color": colour, "gid": f"observed-{j}"}
+            globe.scatter(*shown.T, depthshade=False, zorder=order, **points)
+        globe.plot(
+            *np.stack([0 * mode.centre, mode.centre]).T, color=colour, linewidth=2.4, zorder=5
         )
+        line = {**CREDIBLE, "color": colour, "gid": f"credible-{j}"}
+        _on_globe(globe, circle(mode, ROUND), towards, 8, **line)
         if ahead is not None:
-            round_new = circle(ahead[j], ROUND)
             line = {**PREDICTIVE, "color": colour, "gid": f"predictive-{j}"}
-            _on_globe(ax, round_new, towards, 7, **line)
-    texts = ["\n".join([names[mode.column], *radii(mode, ahead)]) for mode in modes]
-    _beside(ax, modes, right, up, texts)
-    ax.set_title(caption(modes[0].probability, ahead), loc="center", color=GREY, fontsize=9, pad=20)
-    return ax.figure
+            _on_globe(globe, circle(ahead[j], ROUND), towards, 7, **line)
+    texts = ["\n".join([names[mode.column], *scene.radii(mode)]) for mode in modes]
+    _beside(globe, modes, right, up, texts)
+    globe.set_title(scene.caption, loc="center", color=GREY, fontsize=9, pad=20)
+    return figure_of(globe)
 
 
 def _between(modes: list[Cap]) -> tuple[float, float]:
@@ -117,7 +125,7 @@ def _screen(elevation: float, azimuth: float) -> tuple[np.ndarray, np.ndarray, n
     return towards, right, np.cross(towards, right)
 
 
-def _globe(ax: Any, towards: np.ndarray, right: np.ndarray, up: np.ndarray) -> None:
+def _globe(ax: Axes3D, towards: np.ndarray, right: np.ndarray, up: np.ndarray) -> None:
     """Meridians and parallels every 30 degrees, the outline, and a veil over the far side."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
@@ -135,7 +143,7 @@ def _globe(ax: Any, towards: np.ndarray, right: np.ndarray, up: np.ndarray) -> N
     ax.plot(*outline.T, color=GREY, linewidth=0.9, zorder=4)
 
 
-def _on_globe(ax: Any, line: np.ndarray, towards: np.ndarray, order: int, **style: Any) -> None:
+def _on_globe(ax: Axes3D, line: np.ndarray, towards: np.ndarray, order: int, **style: Any) -> None:
     """A line on the sphere: its near part at ``order``, its far part below the veil."""
     near = (line @ towards >= 0)[:, None]
     for part, zorder in ((near, order), (~near, 1)):
@@ -143,17 +151,18 @@ def _on_globe(ax: Any, line: np.ndarray, towards: np.ndarray, order: int, **styl
             ax.plot(*np.where(part, line, np.nan).T, zorder=zorder, **style)
 
 
-def _coordinates(ax: Any, towards: np.ndarray, axes_names: Sequence[str]) -> None:
+def _coordinates(ax: Axes3D, towards: np.ndarray, axes_names: Sequence[str]) -> None:
     """Stubs of the coordinate axes where they leave the sphere."""
     for axis, name in zip(np.eye(3), axes_names, strict=True):
         order = 4 if axis @ towards >= 0 else 0
         ax.plot(*np.stack([axis, 1.07 * axis]).T, color=GREY, linewidth=0.9, zorder=order)
-        ax.text(
-            *(1.12 * axis), name, color=GREY, ha="center", va="center", fontsize=9, zorder=order
-        )
+        words = {"color": GREY, "ha": "center", "va": "center", "fontsize": 9}
+        ax.text(*(1.12 * axis), name, zorder=order, **words)
 
 
-def _beside(ax: Any, modes: list[Cap], right: np.ndarray, up: np.ndarray, texts: list[str]) -> None:
+def _beside(
+    ax: Axes3D, modes: list[Cap], right: np.ndarray, up: np.ndarray, texts: list[str]
+) -> None:
     """Words outside the outline, each on the side where its direction is."""
     stubs = 1.12 * np.stack([right, up], axis=1)
     taken = [(np.sign(across), above, 0.2) for across, above in stubs if abs(across) > 0.9]
@@ -199,26 +208,16 @@ def equal_area(vectors: np.ndarray, centre: np.ndarray, right: np.ndarray) -> np
     return flat * np.linalg.norm(vectors - centre, axis=-1, keepdims=True)
 
 
-def draw_maps(
-    plt: Any,
-    ax: Any,
-    x: np.ndarray,
-    modes: list[Cap],
-    ahead: list[Cap] | None,
-    names: Sequence[str],
-    axes_names: Sequence[str],
-) -> Figure:
+def draw_maps(ax: Axes | Sequence[Axes] | None, scene: Scene) -> Figure:
     """A map for each column, on one scale."""
+    x, modes, ahead, names, axes_names = scene
     p = len(modes)
     if ax is None:
-        figure, grid = plt.subplots(
-            1, p, figsize=(max(3.7 * p, 4.4), 4.1), squeeze=False, layout="constrained"
-        )
-        panels = list(grid.flat)
-        figure.get_layout_engine().set(w_pad=0.1)
-        figure.suptitle(caption(modes[0].probability, ahead), color=GREY, fontsize=9)
+        figure, grid = subplots((max(3.7 * p, 4.4), 4.1), columns=p, apart=0.1, squeeze=False)
+        panels: list[Axes] = list(grid.flat)
+        figure.suptitle(scene.caption, color=GREY, fontsize=9)
     else:
-        panels = list(np.ravel(ax))
+        panels = list(np.ravel(np.asarray(ax, object)))
         if len(panels) != p or any(panel.name == "3d" for panel in panels):
             raise SettingsError(
                 f"equal-area maps need {p} flat axes, one for each column; got {len(panels)}"
@@ -247,20 +246,13 @@ def draw_maps(
                 panel.plot(*flat.T, color=colour, zorder=4, gid=f"{kind}-{j}", **style)
         _landmarks(panel, mode, right, rim, axes_names)
         if side:
-            panel.annotate(
-                f"towards {names[(j + 1) % p]}",
-                (side * 2 * np.sin(np.radians(rim) / 2), 0),
-                (5 * side, 0),
-                textcoords="offset points",
-                color=GREY,
-                fontsize=8.5,
-                rotation=90 if side < 0 else -90,
-                ha="right" if side < 0 else "left",
-                va="center",
-            )
-        title = f"{names[j]}: {', '.join(radii(mode, ahead))}"
+            at = (side * 2 * np.sin(np.radians(rim) / 2), 0)
+            words = {"color": GREY, "rotation": -90 * side, "va": "center"}
+            words["ha"] = "right" if side < 0 else "left"
+            note(panel, f"towards {names[(j + 1) % p]}", at, (5 * side, 0), **words)
+        title = f"{names[j]}: {', '.join(scene.radii(mode))}"
         panel.set_title(title, color=colour, loc="center")
-    return panels[0].figure
+    return figure_of(panels[0])
 
 
 def _rightwards(modes: list[Cap], j: int) -> tuple[np.ndarray, int]:
@@ -282,31 +274,20 @@ def _rightwards(modes: list[Cap], j: int) -> tuple[np.ndarray, int]:
     return (flat / length if length > 1e-6 else tangents(centre)[0]), 0
 
 
-def _rings(panel: Any, step: float, rim: float) -> None:
+def _rings(panel: Axes, step: float, rim: float) -> None:
     """Circles at equal angles from the centre, with their degrees."""
     turn = np.linspace(0, 2 * np.pi, ROUND)
     for degrees in step * np.arange(1, round(rim / step) + 1):
         radius = 2 * np.sin(np.radians(degrees) / 2)
         outermost = degrees > rim - step / 2
-        panel.plot(
-            radius * np.cos(turn),
-            radius * np.sin(turn),
-            color=GREY if outermost else PALE,
-            linewidth=0.9 if outermost else 0.8,
-            zorder=1,
-        )
+        colour, width = (GREY, 0.9) if outermost else (PALE, 0.8)
+        around = radius * np.cos(turn), radius * np.sin(turn)
+        panel.plot(*around, color=colour, linewidth=width, zorder=1)
         # Below the points: no ring is worth an observation.
+        at, words = radius * np.sqrt(0.5), f"{degrees:.4g}°"
         panel.text(
-            radius * np.sqrt(0.5),
-            -radius * np.sqrt(0.5),
-            f"{degrees:.4g}°",
-            color=GREY,
-            fontsize=8,
-            ha="center",
-            va="center",
-            zorder=2,
-            path_effects=halo(),
-        )
+            at, -at, words, color=GREY, fontsize=8, ha="center", va="center", path_effects=halo()
+        ).set_zorder(2)
     edge = 1.04 * 2 * np.sin(np.radians(rim) / 2)
     panel.plot([-edge, edge], [0, 0], color=PALE, linewidth=0.8, zorder=0)
     panel.plot([0, 0], [-edge, edge], color=PALE, linewidth=0.8, zorder=0)
@@ -315,7 +296,7 @@ def _rings(panel: Any, step: float, rim: float) -> None:
 
 
 def _landmarks(
-    panel: Any, mode: Cap, right: np.ndarray, rim: float, axes_names: Sequence[str]
+    panel: Axes, mode: Cap, right: np.ndarray, rim: float, axes_names: Sequence[str]
 ) -> None:
     """Where the coordinate axes come through the map."""
     for sign, mark in ((1, ""), (-1, "−")):
@@ -323,5 +304,4 @@ def _landmarks(
             if np.degrees(angles(axis, mode.centre)) < 0.92 * rim:
                 at = equal_area(axis, mode.centre, right)
                 panel.plot(*at, "+", color=INK, markersize=5, markeredgewidth=0.8, zorder=5)
-                words = {"color": INK, "path_effects": halo(), **SMALL}
-                panel.annotate(mark + name, at, (4, 3), textcoords="offset points", **words)
+                note(panel, mark + name, at, (4, 3), color=INK, path_effects=halo())

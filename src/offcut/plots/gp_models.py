@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from offcut.errors import DataError, SettingsError
-from offcut.plots.rejection_models import _count_histogram, _white_to
+from offcut.plots.rejection_models import count_histogram
 from offcut.plots.style import (
     BLUE,
     CHAIN_COLOURS,
     GREY,
     INK,
     ORANGE,
-    STYLE,
     TRUTH,
+    axes_or_new,
     check_order,
-    pyplot,
+    checked_names,
+    figure_of,
+    legend_above,
+    picture,
+    some,
+    subplots,
+    white_to,
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from offcut.gp.evaluation import Bands, Comparison
+    from offcut.gp.model import GPDensity, GPIntensity
 
+#: A function of places.
+Curve = Callable[[np.ndarray], np.ndarray]
 #: Observations in a rug or on a map; more only make a blot.
 MOST_POINTS = 2000
-#: Letters of a legend's entries that fit beside each other.
-MOST_LETTERS = 80
 #: Places at which curves are evaluated, and along each side of a map.
 PLACES, SIDE = 501, 80
 #: A density is shown where its mean is above this share of its peak, and wherever there are data.
@@ -42,15 +53,16 @@ RUG = 0.055
 OBLONG = 4.0
 
 
+@picture
 def density_bands(
     posterior: xr.DataTree | Mapping[str, xr.DataTree],
-    model: Any,
+    model: GPDensity,
     probability: float = 0.9,
     *,
-    truth: Any = None,
-    grid: Any = None,
+    truth: Curve | None = None,
+    grid: ArrayLike | None = None,
     xlabel: str = "x",
-    ax: Any = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Posterior densities: median and pointwise band, with the observations as a rug below.
 
@@ -77,51 +89,42 @@ def density_bands(
 
     Examples
     --------
-    >>> import numpy as np, offcut
-    >>> x = np.random.default_rng(0).gamma(3.0, size=100)
-    >>> model = offcut.GPDensity(length_scale=1.0, variance=1.0)
-    >>> posterior = offcut.sample(model, x, draws=50, warmup=50, chains=2)
+    ``posterior`` is that of ``model = offcut.GPDensity(length_scale=1.0, variance=1.0)``:
+
     >>> figure = offcut.plots.density_bands({"patients": posterior}, model, 0.8)
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     ['patients: median and 80% band']
     """
-    plt = pyplot()
     check_order(posterior, model, "density_bands")
     several = isinstance(posterior, Mapping) and not isinstance(posterior, xr.DataTree)
-    groups: dict[str, Any] = dict(posterior) if several else {"": posterior}
+    groups = cast("dict[str, xr.DataTree]", dict(posterior) if several else {"": posterior})
     if not groups:
         raise SettingsError("posterior is an empty dict: there is nothing to draw")
     for one in groups.values():
         _check(one, model, "density", "density_bands")
-    if grid is None:
-        grid = _visible(model, groups.values())
-    grid = np.asarray(grid, float)
+    places = _visible(model, groups.values()) if grid is None else np.asarray(grid, float)
     words = f"median and {probability:.0%} band"
-    with plt.rc_context(STYLE):
-        figure, ax = _axes(plt, ax, (6.4, 3.6))
-        entries: dict[str, Any] = {}
-        for row, (name, one) in enumerate(groups.items()):
-            colour = CHAIN_COLOURS[row % len(CHAIN_COLOURS)]
-            bands = model.bands(one, grid, probability)
-            handle = _band(ax, grid, bands.median, bands.lower, bands.upper, colour, row)
-            entries[f"{name}: {words}" if name else words] = handle
-        if truth is not None:
-            (entries["truth"],) = ax.plot(grid, truth(grid), gid="truth", **TRUTH)
-        _finish(ax, grid, [_observed(one)[:, 0] for one in groups.values()], from_zero=True)
-        ax.set_xlabel(xlabel)
-        ax.set_ylabel("density")
-        _legend(ax, entries)
+    figure, ax = axes_or_new(ax, (6.4, 3.6))
+    entries: dict[str, Any] = {}
+    for row, (name, one) in enumerate(groups.items()):
+        bands = model.bands(one, places, probability)
+        entries[f"{name}: {words}" if name else words] = _band(ax, bands.median, bands, row)
+    entries |= _truth(ax, places, truth)
+    _finish(ax, places, [_observed(one)[:, 0] for one in groups.values()], from_zero=True)
+    ax.set(xlabel=xlabel, ylabel="density")
+    legend_above(ax, entries)
     return figure
 
 
+@picture
 def function_band(
     posterior: xr.DataTree,
-    model: Any,
+    model: GPDensity | GPIntensity,
     probability: float = 0.9,
     *,
-    grid: Any = None,
+    grid: ArrayLike | None = None,
     xlabel: str = "x",
-    ax: Any = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """The Gaussian process f: median and pointwise band, with the observations as a rug below.
 
@@ -149,31 +152,27 @@ def function_band(
     """
     from offcut.gp.evaluation import bands as bands_of
 
-    plt = pyplot()
     _check(posterior, model, "function", "function_band")
-    if grid is None:
-        grid = _visible(model, [posterior])
-    grid = np.asarray(grid, float)
-    bands = bands_of(grid, model.function(posterior, grid), probability)
-    with plt.rc_context(STYLE):
-        figure, ax = _axes(plt, ax, (6.4, 3.4))
-        handle = _band(ax, grid, bands.median, bands.lower, bands.upper, BLUE, 0)
-        mean = ax.axhline(0.0, color=INK, linewidth=1.1, linestyle=(0, (4, 2)), gid="prior")
-        _finish(ax, grid, [_observed(posterior)[:, 0]])
-        ax.set_xlabel(xlabel)
-        ax.set_ylabel("f")
-        _legend(ax, {f"median and {probability:.0%} band": handle, "prior mean": mean})
+    places = _visible(model, [posterior]) if grid is None else np.asarray(grid, float)
+    bands = bands_of(places, model.function(posterior, places), probability)
+    figure, ax = axes_or_new(ax, (6.4, 3.4))
+    handle = _band(ax, bands.median, bands)
+    mean = ax.axhline(0.0, color=INK, linewidth=1.1, linestyle=(0, (4, 2)), gid="prior")
+    _finish(ax, places, [_observed(posterior)[:, 0]])
+    ax.set(xlabel=xlabel, ylabel="f")
+    legend_above(ax, {f"median and {probability:.0%} band": handle, "prior mean": mean})
     return figure
 
 
+@picture
 def rejected_proposals(
     posterior: xr.DataTree,
-    model: Any,
+    model: GPDensity | GPIntensity,
     *,
     draws: int = 100,
     seed: int = 0,
     names: Sequence[str] | None = None,
-    ax: Any = None,
+    ax: Sequence[Axes] | None = None,
 ) -> Figure:
     """Rejected proposals Y of a Gaussian process model: where they are, and how many.
 
@@ -201,7 +200,6 @@ def rejected_proposals(
     -------
     matplotlib.figure.Figure
     """
-    plt = pyplot()
     d = _check(posterior, model, "rejections", "rejected_proposals", most=2)
     names = _coordinates(names, d)
     found = model.rejections(posterior, draws, seed=seed)
@@ -210,33 +208,33 @@ def rejected_proposals(
     counts = np.array([len(each) for each in found])
     if drawn:
         counts = posterior["sample_stats"].dataset["rejected"].values.ravel()
-    with plt.rc_context(STYLE):
-        figure, (left, right) = _two_axes(plt, ax, (8.4, 3.2), {"ncols": 2, "width_ratios": (3, 2)})
-        if d == 1:
-            _rejected_on_a_line(left, model, posterior, places[:, 0])
-        else:
-            _rejected_on_a_map(left, posterior, places)
-            left.set_ylabel(names[1])
-        left.set_title(f"where: {len(places):,} in {len(found)} draws")
-        left.set_xlabel(names[0])
-        _count_histogram(right, counts, "none")
-        right.set_title(f"how many: median {np.median(counts):,.0f}, most {counts.max():,}")
-        if not drawn:
-            right.set_xlabel("rejected proposals |Y| in a draw")
+    figure, (left, right) = _two_axes(ax, (8.4, 3.2), columns=2, width_ratios=(3, 2))
+    if d == 1:
+        _rejected_on_a_line(left, model, posterior, places[:, 0])
+    else:
+        _rejected_on_a_map(left, posterior, places)
+        left.set_ylabel(names[1])
+    left.set_title(f"where: {len(places):,} in {len(found)} draws")
+    left.set_xlabel(names[0])
+    count_histogram(right, counts, "none")
+    right.set_title(f"how many: median {np.median(counts):,.0f}, most {counts.max():,}")
+    if not drawn:
+        right.set_xlabel("rejected proposals |Y| in a draw")
     return figure
 
 
+@picture
 def difference(
     posterior: xr.DataTree,
-    model: Any,
+    model: GPDensity,
     other: xr.DataTree,
     probability: float = 0.9,
     *,
     names: Sequence[str] = ("the first", "the second"),
-    other_model: Any = None,
-    grid: Any = None,
+    other_model: GPDensity | None = None,
+    grid: ArrayLike | None = None,
     xlabel: str = "x",
-    ax: Any = None,
+    ax: Sequence[Axes] | None = None,
 ) -> Figure:
     """How the densities of two groups differ, and how sure that is.
 
@@ -269,63 +267,56 @@ def difference(
     -------
     matplotlib.figure.Figure
     """
-    plt = pyplot()
-    _checked_names(names, 2, "groups")
-    theirs = model if other_model is None else other_model
-    for one, each in ((posterior, model), (other, theirs)):
+    from matplotlib.lines import Line2D
+
+    checked_names(names, 2, "groups")
+    groups = ((posterior, model), (other, model if other_model is None else other_model))
+    for one, each in groups:
         _check(one, each, "density", "difference")
     if grid is None:
-        ends = np.array(
-            [_visible(m, [p])[[0, -1]] for m, p in ((theirs, other), (model, posterior))]
-        )
+        ends = np.array([_visible(each, [one])[[0, -1]] for one, each in groups])
         grid = np.linspace(ends[:, 0].min(), ends[:, 1].max(), PLACES)
-    grid = np.asarray(grid, float)
-    found = model.compare(posterior, other, grid, probability=probability, other_model=other_model)
-    data = [_observed(one)[:, 0] for one in (posterior, other)]
-    with plt.rc_context(STYLE):
-        settings = {"nrows": 2, "sharex": True, "height_ratios": (3, 2)}
-        figure, (top, bottom) = _two_axes(plt, ax, (6.4, 5.0), settings)
-        handle = _band(top, grid, found.mean, found.lower, found.upper, GREY, 0, line=INK)
-        _finish(top, grid, data)
-        top.axhline(0.0, color=GREY, linewidth=0.9, zorder=1)
-        top.set_ylabel("difference of densities")
-        _legend(
-            top,
-            {
-                f"{names[0]} less {names[1]}: mean and {probability:.0%} band": handle,
-                **{
-                    str(name): plt.Line2D([], [], color=colour, marker="|", linestyle="none")
-                    for name, colour in zip(names, CHAIN_COLOURS, strict=False)
-                },
-            },
+    places = np.asarray(grid, float)
+    found = model.compare(
+        posterior, other, places, probability=probability, other_model=other_model
+    )
+    data = [_observed(one)[:, 0] for one, _ in groups]
+    figure, (top, bottom) = _two_axes(ax, (6.4, 5.0), rows=2, sharex=True, height_ratios=(3, 2))
+    entries: dict[str, Any] = {
+        f"{names[0]} less {names[1]}: mean and {probability:.0%} band": _band(
+            top, found.mean, found, colour=GREY, line=INK
         )
-        greater, all_data = found.probability_greater, np.concatenate(data)
-        among = (grid >= all_data.min()) & (grid <= all_data.max())
-        bottom.plot(
-            grid, greater, color=GREY, linewidth=0.9, label="beyond all data", gid="probability"
-        )
-        bottom.plot(grid, np.where(among, greater, np.nan), color=INK, linewidth=1.7)
-        if not among.all():
-            bottom.legend(loc="best")
-        bottom.axhline(0.5, color=GREY, linewidth=0.9, zorder=1)
-        bottom.set_ylim(-0.02, 1.02)
-        bottom.set_yticks([0, 0.25, 0.5, 0.75, 1])
-        bottom.set_ylabel("probability")
-        bottom.set_title(f"posterior probability that {names[0]} is denser than {names[1]}")
-        bottom.set_xlabel(xlabel)
-        bottom.set_xlim(grid[0], grid[-1])
+    }
+    _finish(top, places, data)
+    top.axhline(0.0, color=GREY, linewidth=0.9, zorder=1)
+    top.set_ylabel("difference of densities")
+    for name, colour in zip(names, CHAIN_COLOURS, strict=False):
+        entries[str(name)] = Line2D([], [], color=colour, marker="|", linestyle="none")
+    legend_above(top, entries)
+    greater, all_data = found.probability_greater, np.concatenate(data)
+    among = (places >= all_data.min()) & (places <= all_data.max())
+    grey: dict[str, Any] = {"color": GREY, "linewidth": 0.9}
+    bottom.plot(places, greater, label="beyond all data", gid="probability", **grey)
+    bottom.plot(places, np.where(among, greater, np.nan), color=INK, linewidth=1.7)
+    if not among.all():
+        bottom.legend(loc="best")
+    bottom.axhline(0.5, zorder=1, **grey)
+    bottom.set(ylim=(-0.02, 1.02), yticks=[0, 0.25, 0.5, 0.75, 1], ylabel="probability")
+    bottom.set_title(f"posterior probability that {names[0]} is denser than {names[1]}")
+    bottom.set(xlabel=xlabel, xlim=(places[0], places[-1]))
     return figure
 
 
+@picture
 def intensity(
     posterior: xr.DataTree,
-    model: Any,
+    model: GPIntensity,
     probability: float = 0.9,
     *,
-    truth: Any = None,
-    grid: Any = None,
+    truth: Curve | None = None,
+    grid: ArrayLike | None = None,
     names: Sequence[str] | None = None,
-    ax: Any = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Posterior intensity of events: median and band in one dimension, a map of the mean in two.
 
@@ -350,39 +341,42 @@ def intensity(
     -------
     matplotlib.figure.Figure
     """
-    plt = pyplot()
     d = _check(posterior, model, "intensity", "intensity", most=2)
     names = _coordinates(names, d)
     events = _observed(posterior)
     low, high = _reach(model, posterior)
-    with plt.rc_context(STYLE):
-        if d == 2:
-            figure, ax = _axes(plt, ax, (5.4, 4.2), "compressed")
-            _intensity_map(figure, ax, model, posterior, events, low, high)
-            ax.set_ylabel(names[1])
-        else:
-            grid = np.linspace(low[0], high[0], PLACES) if grid is None else np.asarray(grid, float)
-            bands = model.bands(posterior, grid, probability)
-            figure, ax = _axes(plt, ax, (6.4, 3.4))
-            handle = _band(ax, grid, bands.median, bands.lower, bands.upper, BLUE, 0)
-            entries = {f"median and {probability:.0%} band": handle}
-            if truth is not None:
-                (entries["truth"],) = ax.plot(grid, truth(grid), gid="truth", **TRUTH)
-            _finish(ax, grid, [events[:, 0]], from_zero=True)
-            ax.set_ylabel("intensity")
-            _legend(ax, entries)
-        ax.set_xlabel(names[0])
+    if d == 2:
+        figure, ax = axes_or_new(ax, (5.4, 4.2), "compressed")
+        _intensity_map(figure, ax, model, posterior, events)
+        ax.set_ylabel(names[1])
+    else:
+        places = np.linspace(low[0], high[0], PLACES) if grid is None else np.asarray(grid, float)
+        bands = model.bands(posterior, places, probability)
+        figure, ax = axes_or_new(ax, (6.4, 3.4))
+        entries: dict[str, Any] = {
+            f"median and {probability:.0%} band": _band(ax, bands.median, bands)
+        }
+        entries |= _truth(ax, places, truth)
+        _finish(ax, places, [events[:, 0]], from_zero=True)
+        ax.set_ylabel("intensity")
+        legend_above(ax, entries)
+    ax.set_xlabel(names[0])
     return figure
 
 
-def _check(posterior: Any, model: Any, method: str, name: str, most: int = 1) -> int:
+def _check(posterior: xr.DataTree, model: object, method: str, name: str, most: int = 1) -> int:
     """The number of coordinates; an error where this picture is not for them."""
+    from offcut.gp.model import GPDensity, GPIntensity
+
     check_order(posterior, model, name)
-    if not hasattr(model, method) or not hasattr(model, "prepared_for"):
-        wanted = {"density": "a GPDensity", "intensity": "a GPIntensity"}
+    kinds = {"density": (GPDensity,), "intensity": (GPIntensity,)}.get(
+        method, (GPDensity, GPIntensity)
+    )
+    if not isinstance(model, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
         raise SettingsError(
-            f"plots.{name} takes what offcut.sample returned and "
-            f"{wanted.get(method, 'a GPDensity or GPIntensity')}, got {type(model).__name__}"
+            f"plots.{name} takes what offcut.sample returned and a {wanted}, got "
+            f"{type(model).__name__}"
         )
     d = _observed(posterior).shape[1]
     if d > most:
@@ -403,28 +397,22 @@ def _observed(posterior: xr.DataTree) -> np.ndarray:
 def _coordinates(names: Sequence[str] | None, d: int) -> Sequence[str]:
     if names is None:
         return ("x",) if d == 1 else ("first coordinate", "second coordinate")
-    return _checked_names(names, d, "coordinates")
+    return checked_names(names, d, "coordinates")
 
 
-def _checked_names(names: Sequence[str], count: int, what: str) -> Sequence[str]:
-    if isinstance(names, str) or len(names) != count:
-        raise SettingsError(f"names must have one for each of the {count} {what}, got {names!r}")
-    return names
-
-
-def _reach(model: Any, posterior: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
+def _reach(model: GPDensity | GPIntensity, posterior: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
     """Box of the basis within the support: of an intensity the window."""
     return model.prepared_for(posterior).limits
 
 
-def _visible(model: Any, posteriors: Any) -> np.ndarray:
+def _visible(model: GPDensity | GPIntensity, posteriors: Iterable[xr.DataTree]) -> np.ndarray:
     """Places from end to end of what there is to see."""
     ends = []
     for posterior in posteriors:
         low, high = (edge[0] for edge in _reach(model, posterior))
         if model.process == "density":
             wide, x = np.linspace(low, high, PLACES), _observed(posterior)
-            mean = model.density(posterior, wide)
+            mean = cast("GPDensity", model).density(posterior, wide)
             seen = wide[mean > VISIBLE * mean.max()]
             first, last = min(x.min(), seen[0]), max(x.max(), seen[-1])
             room = MARGIN * (last - first)
@@ -433,43 +421,49 @@ def _visible(model: Any, posteriors: Any) -> np.ndarray:
     return np.linspace(min(low for low, _ in ends), max(high for _, high in ends), PLACES)
 
 
-def _axes(
-    plt: Any, ax: Any, size: tuple[float, float], layout: str = "constrained"
-) -> tuple[Any, Any]:
-    """The user's axes, or new ones."""
-    return (ax.figure, ax) if ax is not None else plt.subplots(figsize=size, layout=layout)
-
-
-def _two_axes(plt: Any, ax: Any, size: tuple[float, float], settings: dict) -> tuple[Any, Any]:
+def _two_axes(
+    ax: Sequence[Axes] | None, size: tuple[float, float], **settings: Any
+) -> tuple[Figure, Sequence[Axes]]:
     if ax is None:
-        figure, pair = plt.subplots(figsize=size, layout="constrained", **settings)
-        figure.get_layout_engine().set(w_pad=0.1)
-        return figure, pair
-    if np.size(ax) != 2:
+        return subplots(size, apart=0.1, **settings)
+    if len(np.ravel(np.asarray(ax, object))) != 2:
         raise SettingsError(f"this picture has two panels: ax must be two axes, got {ax!r}")
-    return ax[0].figure, ax
+    return figure_of(ax[0]), ax
 
 
 def _band(
-    ax: Any,
-    grid: np.ndarray,
+    ax: Axes,
     middle: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    colour: str,
-    row: int,
+    band: Bands | Comparison,
+    row: int = 0,
+    colour: str | None = None,
     line: str | None = None,
-) -> tuple[Any, Any]:
-    """Line and band, as one entry of a legend."""
+) -> tuple[Artist, Artist]:
+    """Line and band, as one entry of a legend; in the colour of the row unless told otherwise."""
+    colour = colour or CHAIN_COLOURS[row % len(CHAIN_COLOURS)]
     shade = ax.fill_between(
-        grid, low, high, color=colour, alpha=0.25, linewidth=0, gid=f"band-{row}"
+        band.points,
+        band.lower,
+        band.upper,
+        color=colour,
+        alpha=0.25,
+        linewidth=0,
+        gid=f"band-{row}",
     )
-    (curve,) = ax.plot(grid, middle, color=line or colour, linewidth=1.7, gid=f"line-{row}")
+    (curve,) = ax.plot(band.points, middle, color=line or colour, linewidth=1.7, gid=f"line-{row}")
     return shade, curve
 
 
+def _truth(ax: Axes, grid: np.ndarray, truth: Curve | None) -> dict[str, Artist]:
+    """A dashed line and its entry of a legend, where there is a truth."""
+    if truth is None:
+        return {}
+    (line,) = ax.plot(grid, truth(grid), gid="truth", **TRUTH)
+    return {"truth": line}
+
+
 def _finish(
-    ax: Any, grid: np.ndarray, groups: Sequence[np.ndarray], from_zero: bool = False
+    ax: Axes, grid: np.ndarray, groups: Sequence[np.ndarray], from_zero: bool = False
 ) -> None:
     """Limits around what is drawn, and a rug for each group in a strip below."""
     low, high = ax.get_ylim()
@@ -479,7 +473,7 @@ def _finish(
     for row, x in enumerate(groups):
         top = low - 0.25 * height - row * height
         ax.vlines(
-            _thinned(x),
+            some(x, MOST_POINTS),
             top - 0.75 * height,
             top,
             colors=CHAIN_COLOURS[row % len(CHAIN_COLOURS)],
@@ -496,26 +490,9 @@ def _finish(
         ax.spines["left"].set_bounds(0, high)
 
 
-def _thinned(x: np.ndarray) -> np.ndarray:
-    if len(x) <= MOST_POINTS:
-        return x
-    return x[np.sort(np.random.default_rng(0).choice(len(x), MOST_POINTS, replace=False))]
-
-
-def _legend(ax: Any, entries: Mapping[str, Any]) -> None:
-    """Above the axes, where nothing is drawn; below each other where the names are long."""
-    columns = 3 if len(entries) > 2 else len(entries)
-    ax.legend(
-        list(entries.values()),
-        list(entries),
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        borderaxespad=0.2,
-        ncols=columns if sum(map(len, entries)) <= MOST_LETTERS else 1,
-    )
-
-
-def _rejected_on_a_line(ax: Any, model: Any, posterior: xr.DataTree, places: np.ndarray) -> None:
+def _rejected_on_a_line(
+    ax: Axes, model: GPDensity | GPIntensity, posterior: xr.DataTree, places: np.ndarray
+) -> None:
     """Histogram of rejections, the density of what was accepted, the data."""
     x = _observed(posterior)[:, 0]
     low, high = _nearly_all(places, x)
@@ -525,21 +502,21 @@ def _rejected_on_a_line(ax: Any, model: Any, posterior: xr.DataTree, places: np.
     room = MARGIN * (high - low)
     grid = np.linspace(low - room, high + room, PLACES)
     if model.process == "density":
-        mean = model.density(posterior, grid)
+        mean = cast("GPDensity", model).density(posterior, grid)
         ax.plot(grid, mean, color=BLUE, label="accepted", gid="accepted")
     _finish(ax, grid, [x], from_zero=True)
     ax.set_ylabel("density")
     ax.legend(loc="best", handlelength=1.5)
 
 
-def _rejected_on_a_map(ax: Any, posterior: xr.DataTree, places: np.ndarray) -> None:
+def _rejected_on_a_map(ax: Axes, posterior: xr.DataTree, places: np.ndarray) -> None:
     """The darker, the more rejections in a small square; the data on top."""
     x = _observed(posterior)
     low, high = _nearly_all(places, x)
     side = int(np.clip(np.sqrt(len(places)) / 8, 8, 40))
     bins = [np.linspace(a, b, side + 1) for a, b in zip(low, high, strict=True)]
     counts, _ = np.histogramdd(places, bins=bins)
-    ax.pcolormesh(*bins, counts.T, cmap=_white_to(ORANGE), vmin=0, gid="rejected", rasterized=True)
+    ax.pcolormesh(*bins, counts.T, cmap=white_to(ORANGE), vmin=0, gid="rejected", rasterized=True)
     ax.plot([], [], "s", color=ORANGE, alpha=0.7, label="rejected")
     _points(ax, x, label="observed")
     room = MARGIN * (high - low)
@@ -548,7 +525,7 @@ def _rejected_on_a_map(ax: Any, posterior: xr.DataTree, places: np.ndarray) -> N
     ax.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none")
 
 
-def _nearly_all(places: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
+def _nearly_all(places: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Limits around all of x and all but a thousandth of the places; there may be neither."""
     tails = [np.quantile(places, [0.0005, 0.9995], axis=0)] if len(places) else []
     ends = np.concatenate([x, *tails])
@@ -558,15 +535,10 @@ def _nearly_all(places: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
 
 
 def _intensity_map(
-    figure: Any,
-    ax: Any,
-    model: Any,
-    posterior: xr.DataTree,
-    events: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
+    figure: Figure, ax: Axes, model: GPIntensity, posterior: xr.DataTree, events: np.ndarray
 ) -> None:
     """Posterior mean at the middle of small squares, with the events on top."""
+    low, high = _reach(model, posterior)
     steps = (np.arange(SIDE) + 0.5) / SIDE
     middles = [a + (b - a) * steps for a, b in zip(low, high, strict=True)]
     mesh = np.stack(np.meshgrid(*middles), axis=-1).reshape(-1, 2)
@@ -577,7 +549,7 @@ def _intensity_map(
         origin="lower",
         aspect="equal" if sides.max() < OBLONG * sides.min() else "auto",
         interpolation="bilinear",
-        cmap=_white_to(BLUE),
+        cmap=white_to(BLUE),
         vmin=0,
         gid="intensity",
     )
@@ -585,6 +557,7 @@ def _intensity_map(
     figure.colorbar(image, ax=ax, label="posterior mean intensity")
 
 
-def _points(ax: Any, x: np.ndarray, **settings: Any) -> None:
-    style = {"s": 9, "color": INK, "edgecolors": "white", "linewidths": 0.5, "gid": "observed"}
-    ax.scatter(*_thinned(x).T, **style, **settings)
+def _points(ax: Axes, places: np.ndarray, label: str | None = None) -> None:
+    x, y = some(places, MOST_POINTS).T
+    dots = ax.scatter(x, y, s=9, color=INK, edgecolors="white", linewidths=0.5, label=label)
+    dots.set_gid("observed")

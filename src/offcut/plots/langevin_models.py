@@ -12,13 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from offcut.errors import DataError, SettingsError
 from offcut.langevin.evaluation import as_draws, caps, draws_of, modal_frames
-from offcut.plots.frame_maps import draw_maps, draw_sphere
-from offcut.plots.style import CHAIN_COLOURS, GREY, INK, SMALL, STYLE, checked_names, halo, pyplot
+from offcut.plots.frame_maps import Scene, draw_maps, draw_sphere
+from offcut.plots.style import (
+    CHAIN_COLOURS,
+    GREY,
+    INK,
+    checked_names,
+    figure_of,
+    halo,
+    interval,
+    note,
+    picture,
+    some,
+    subplots,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -33,16 +47,17 @@ FAR_APART = 20.0
 DASHES = ("--", ":", "-.")
 
 
+@picture
 def frames(
     posterior: xr.DataTree,
-    predictive: Any = None,
+    predictive: ArrayLike | None = None,
     probability: float = 0.9,
     *,
     projection: str = "sphere",
     view: tuple[float, float] | None = None,
     names: Sequence[str] | None = None,
     axes_names: Sequence[str] = ("x", "y", "z"),
-    ax: Any = None,
+    ax: Axes | Sequence[Axes] | None = None,
 ) -> Figure:
     """Observed frames in three dimensions, with circles around the modal directions.
 
@@ -77,23 +92,12 @@ def frames(
 
     Examples
     --------
-    With a posterior made up, in place of what ``offcut.sample`` returns:
+    ``posterior`` is that of frames of two columns, with ``G`` and the observed data:
 
-    >>> import numpy as np, xarray as xr, offcut.plots
-    >>> random = np.random.default_rng(0)
-    >>> x = np.linalg.qr(np.eye(3, 2) + 0.3 * random.normal(size=(50, 3, 2))).Q
-    >>> G = np.linalg.qr(np.eye(3, 2) + 0.05 * random.normal(size=(4, 100, 3, 2))).Q
-    >>> posterior = xr.DataTree.from_dict(
-    ...     {
-    ...         "posterior": xr.Dataset({"G": (("chain", "draw", "row", "column"), G)}),
-    ...         "observed_data": xr.Dataset({"x": (("n", "row", "column"), x)}),
-    ...     }
-    ... )
     >>> figure = offcut.plots.frames(posterior, projection="equal-area")
     >>> [panel.get_title(loc="center") for panel in figure.axes]
     ['first column: mode ±6.2°', 'second column: mode ±6.2°']
     """
-    plt = pyplot()
     if projection not in PROJECTIONS:
         raise SettingsError(f'projection must be "sphere" or "equal-area", got {projection!r}')
     x = _observed(posterior)
@@ -102,18 +106,14 @@ def frames(
     modes = caps(modal_frames(posterior), probability)
     ahead = None
     if predictive is not None:
-        predictive = as_draws(predictive, "predictive")
-        if predictive.shape[1:] != x.shape[1:]:
+        new = as_draws(predictive, "predictive")
+        if new.shape[1:] != x.shape[1:]:
             raise DataError(
-                f"predictive frames are {predictive.shape[1:]}, the observed ones {x.shape[1:]}"
+                f"predictive frames are {new.shape[1:]}, the observed ones {x.shape[1:]}"
             )
-        ahead = caps(predictive, probability)
-    if len(x) > MOST_POINTS:
-        x = x[np.sort(np.random.default_rng(0).choice(len(x), MOST_POINTS, replace=False))]
-    with plt.rc_context(STYLE):
-        if projection == "sphere":
-            return draw_sphere(plt, ax, x, modes, ahead, names, axes_names, view)
-        return draw_maps(plt, ax, x, modes, ahead, names, axes_names)
+        ahead = caps(new, probability)
+    scene = Scene(some(x, MOST_POINTS), modes, ahead, names, axes_names)
+    return draw_sphere(ax, scene, view) if projection == "sphere" else draw_maps(ax, scene)
 
 
 def _observed(posterior: xr.DataTree) -> np.ndarray:
@@ -126,12 +126,13 @@ def _observed(posterior: xr.DataTree) -> np.ndarray:
     return as_draws(x, "observed frames")
 
 
+@picture
 def concentrations(
     posterior: xr.DataTree,
     marks: Mapping[str, Sequence[float]] | None = None,
     *,
     names: Sequence[str] | None = None,
-    ax: Any = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Posterior of the concentrations kappa, one row for each column of the frames.
 
@@ -156,18 +157,12 @@ def concentrations(
 
     Examples
     --------
-    With a posterior made up, in place of what ``offcut.sample`` returns:
+    ``posterior`` is that of frames of two columns, with ``kappa``:
 
-    >>> import numpy as np, xarray as xr, offcut.plots
-    >>> kappa = np.random.default_rng(0).gamma(40, [0.3, 0.15], (4, 100, 2))
-    >>> posterior = xr.DataTree.from_dict(
-    ...     {"posterior": xr.Dataset({"kappa": (("chain", "draw", "column"), kappa)})}
-    ... )
     >>> figure = offcut.plots.concentrations(posterior, {"maximum likelihood": (11.9, 5.9)})
     >>> [panel.get_title(loc="left") for panel in figure.axes]
     ['density, mean and 90% interval', 'both together']
     """
-    plt = pyplot()
     kappa = draws_of(posterior["posterior"].dataset, "kappa")
     if kappa.ndim != 2:
         raise DataError(f"kappa must be (chain, draw, column), got {kappa.ndim} dimensions")
@@ -175,20 +170,16 @@ def concentrations(
     names = [rf"$\kappa_{{{j + 1}}}$" for j in range(p)] if names is None else list(names)
     checked_names(names, p)
     marked = _checked_marks(marks or {}, p)
-    with plt.rc_context(STYLE):
-        if ax is not None:
-            _rows(ax, kappa, names, marked)
-            return ax.figure
-        if p != 2:
-            figure, left = plt.subplots(figsize=(5.2, 1.2 + 0.8 * p), layout="constrained")
-            _rows(left, kappa, names, marked)
-            return figure
-        figure, (left, right) = plt.subplots(
-            1, 2, figsize=(7.6, 3.3), width_ratios=(1.25, 1), layout="constrained"
-        )
+    if ax is not None:
+        _rows(ax, kappa, names, marked)
+        return figure_of(ax)
+    if p != 2:
+        figure, left = subplots((5.2, 1.2 + 0.8 * p))
         _rows(left, kappa, names, marked)
-        _both(right, kappa, names, marked)
-        figure.get_layout_engine().set(w_pad=0.1)
+        return figure
+    figure, (left, right) = subplots((7.6, 3.3), columns=2, apart=0.1, width_ratios=(1.25, 1))
+    _rows(left, kappa, names, marked)
+    _both(right, kappa, names, marked)
     return figure
 
 
@@ -203,7 +194,9 @@ def _checked_marks(marks: Mapping[str, Sequence[float]], p: int) -> dict[str, np
     return values
 
 
-def _rows(ax: Any, kappa: np.ndarray, names: Sequence[str], marks: Mapping[str, Any]) -> None:
+def _rows(
+    ax: Axes, kappa: np.ndarray, names: Sequence[str], marks: Mapping[str, np.ndarray]
+) -> None:
     """Densities one above the other, the first column on top."""
     p = kappa.shape[1]
     means = kappa.mean(axis=0)
@@ -218,31 +211,15 @@ def _rows(ax: Any, kappa: np.ndarray, names: Sequence[str], marks: Mapping[str, 
         top = base + 0.72 * heights / heights.max()
         ax.fill_between(grid, base, top, color=colour, alpha=0.25, linewidth=0)
         ax.plot(grid, top, color=colour, linewidth=1.4, gid=f"density-{j}")
+        interval(ax, draws, base - 0.07, gid=f"interval-{j}")
         low, high = np.quantile(draws, [0.05, 0.95])
-        ax.plot(
-            [low, high],
-            [base - 0.07] * 2,
-            color=INK,
-            linewidth=3,
-            solid_capstyle="butt",
-            gid=f"interval-{j}",
-        )
-        ax.plot(means[j], base - 0.07, "o", color=INK, markersize=5.5, markeredgecolor="white")
-        ax.annotate(
-            f"{_figures(means[j])}  ({_figures(low)} to {_figures(high)})",
-            (high, base - 0.07),
-            (6, 0),
-            textcoords="offset points",
-            va="center",
-            **SMALL,
-        )
+        words = f"{_figures(means[j])}  ({_figures(low)} to {_figures(high)})"
+        note(ax, words, (high, base - 0.07), (6, 0), va="center")
         for (label, values), dashes in zip(marks.items(), cycle(DASHES), strict=False):
             at = [values[j]] * 2
             ax.plot(at, [base, base + 0.8], color=INK, linestyle=dashes, linewidth=1.2, label=label)
             if j == 0:
-                ax.annotate(
-                    label, (at[0], base + 0.8), (4, -2), textcoords="offset points", **SMALL
-                )
+                note(ax, label, (at[0], base + 0.8), (4, -2))
     ax.set_yticks(np.arange(p)[::-1], names, fontsize=11)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
@@ -272,13 +249,17 @@ def _density(draws: np.ndarray, log: bool) -> tuple[np.ndarray, np.ndarray]:
     return grid, kde(grid) + kde(-grid)  # what spills over zero is folded back
 
 
-def _both(ax: Any, kappa: np.ndarray, names: Sequence[str], marks: Mapping[str, Any]) -> None:
+def _both(
+    ax: Axes, kappa: np.ndarray, names: Sequence[str], marks: Mapping[str, np.ndarray]
+) -> None:
     """Draws of two concentrations, with contours of the smallest regions of 50% and 90%."""
     from scipy.stats import gaussian_kde
 
     chosen = np.unique(np.linspace(0, len(kappa) - 1, min(MOST_DRAWS, len(kappa))).astype(int))
     shown = kappa[chosen]
-    ax.scatter(*shown.T, s=3, color=GREY, alpha=0.3, linewidths=0, rasterized=True, gid="draws")
+    first, second = shown.T
+    dots: dict[str, Any] = {"s": 3, "color": GREY, "alpha": 0.3, "linewidths": 0}
+    ax.scatter(first, second, rasterized=True, gid="draws", **dots)
     if np.linalg.matrix_rank(np.cov(shown.T)) == 2:
         # A little smoother than Scott's rule: for contours, not for peaks.
         kde = gaussian_kde(shown.T, lambda rule: 1.4 * rule.scotts_factor())
@@ -296,8 +277,6 @@ def _both(ax: Any, kappa: np.ndarray, names: Sequence[str], marks: Mapping[str, 
         ax.clabel(lines, fmt=dict(zip(levels, ("90%", "50%"), strict=True)), fontsize=8)
     for label, (first, second) in marks.items():
         ax.plot(first, second, "o", color="none", markeredgecolor=INK, markersize=7)
-        words = {"textcoords": "offset points", "path_effects": halo(), **SMALL}
-        ax.annotate(label, (first, second), (7, -3), **words)
-    ax.set_xlabel(names[0])
-    ax.set_ylabel(names[1])
+        note(ax, label, (first, second), (7, -3), path_effects=halo())
+    ax.set(xlabel=names[0], ylabel=names[1])
     ax.set_title("both together")

@@ -10,11 +10,14 @@ import xarray as xr
 
 from offcut.errors import DataError
 from offcut.mixtures.groups import fitted_names, look_up, place_of_group
-from offcut.plots.style import GREY, INK, STYLE, check_order, pyplot
+from offcut.plots.style import GREY, INK, axes_or_new, check_order, picture
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from offcut.mixtures.model import TruncatedMixture
+    from offcut.mixtures.populations import Labels
 
 #: Events drawn as points; more only make a blot.
 MOST_POINTS = 5000
@@ -22,19 +25,20 @@ MOST_POINTS = 5000
 CONTOURS, STEP = 9, 0.75
 
 
+@picture
 def mixture(
     posterior: xr.DataTree,
-    model: Any,
+    model: TruncatedMixture,
     channels: tuple[int, int] = (0, 1),
     *,
-    labels: Any = None,
-    group: Any = None,
+    labels: Labels | None = None,
+    group: str | int | None = None,
     truncated: bool = True,
     names: Sequence[str] | None = None,
     grid: int = 60,
     limits: tuple[tuple[float, float], tuple[float, float]] | None = None,
     most: int = 60,
-    ax: Any = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Events in two channels with contours of the log posterior-mean density.
 
@@ -67,7 +71,6 @@ def mixture(
     -------
     matplotlib.figure.Figure
     """
-    plt = pyplot()
     check_order(posterior, model, "mixture")
     observed = posterior["observed_data"].dataset
     x = observed["x"].values
@@ -89,35 +92,20 @@ def mixture(
     density = model.marginal(
         posterior, mesh, channels, truncated=truncated, group=group, most=most
     ).reshape(grid, grid)
-    with plt.rc_context(STYLE):
-        if ax is None:
-            figure, ax = plt.subplots(figsize=(4.6, 4.4), layout="constrained")
-        else:
-            figure = ax.figure
-        _events(ax, pair, None if labels is None else labels.labels[shown])
-        with np.errstate(divide="ignore"):
-            log_density = np.log(density)
-        top = log_density.max()
-        levels = top - STEP * np.arange(CONTOURS, 0, -1) + 0.5 * STEP
-        floor = levels[0] - 10.0
-        ax.contour(
-            axes_x,
-            axes_y,
-            np.maximum(log_density, floor),
-            levels=levels,
-            colors=INK,
-            linewidths=0.8,
-            linestyles="solid",
-        )
-        ax.set_xlim(*limits[0])
-        ax.set_ylim(*limits[1])
-        label_x, label_y = names or [f"channel {channel}" for channel in channels]
-        ax.set_xlabel(label_x)
-        ax.set_ylabel(label_y)
+    figure, ax = axes_or_new(ax, (4.6, 4.4))
+    _events(ax, pair, None if labels is None else labels.labels[shown])
+    with np.errstate(divide="ignore"):
+        log_density = np.log(density)
+    levels = log_density.max() - STEP * np.arange(CONTOURS, 0, -1) + 0.5 * STEP
+    raised = np.maximum(log_density, levels[0] - 10.0)
+    lines: dict[str, Any] = {"colors": INK, "linewidths": 0.8, "linestyles": "solid"}
+    ax.contour(axes_x, axes_y, raised, levels=levels, **lines)
+    label_x, label_y = names or [f"channel {channel}" for channel in channels]
+    ax.set(xlim=limits[0], ylim=limits[1], xlabel=label_x, ylabel=label_y)
     return figure
 
 
-def _events(ax: Any, pair: np.ndarray, labels: np.ndarray | None) -> None:
+def _events(ax: Axes, pair: np.ndarray, labels: np.ndarray | None) -> None:
     """Points, coloured by population where there are labels; small populations stay grey."""
     from matplotlib import colormaps
 
@@ -128,4 +116,5 @@ def _events(ax: Any, pair: np.ndarray, labels: np.ndarray | None) -> None:
     if labels is not None:
         palette = colormaps["tab10"].colors  # type: ignore[attr-defined]
         colours = [palette[k] if k < len(palette) else GREY for k in labels[rows]]
-    ax.scatter(*pair[rows].T, s=2.5, c=colours, alpha=0.45, linewidths=0, rasterized=True)
+    x, y = pair[rows].T
+    ax.scatter(x, y, s=2.5, c=colours, alpha=0.45, linewidths=0, rasterized=True)

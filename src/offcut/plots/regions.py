@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from offcut.errors import ModelError, SettingsError
-from offcut.plots.style import BLUE, STYLE, pyplot
+from offcut.plots.style import BLUE, axes_or_new, picture
 from offcut.regions.ball import Ball, Shell
 from offcut.regions.box import Box
 from offcut.regions.line import intervals
@@ -25,19 +25,11 @@ from offcut.regions.region import Edge, Intervals, Region, is_traced
 from offcut.regions.sets import ByGroup, Complement, Intersection, Union
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.patches import Patch
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
-View = tuple[tuple[float, float], tuple[float, float]]
+Limits = tuple[float, float]
+View = tuple[Limits, Limits]
 
 
 @singledispatch
@@ -117,7 +109,6 @@ def beyond(view: View) -> View:
     return (left - width, right + width), (bottom - height, top + height)
 
 
-Limits = tuple[float, float]
 #: Room on each side, as a share of what is between the limits.
 ROOM = 0.25
 
@@ -294,10 +285,10 @@ def closer(region: Region, view: View) -> View:
     inside = _grid(region, x, y)
     if not inside.any():
         return view
-    return _part(x, inside.any(axis=0)), _part(y, inside.any(axis=1))
+    return _part(x, np.any(inside, axis=0)), _part(y, np.any(inside, axis=1))
 
 
-def _part(grid: np.ndarray, seen: Any) -> Limits:
+def _part(grid: np.ndarray, seen: np.ndarray) -> Limits:
     """What is seen with room around it, but no more than the grid has."""
     low, high = around([float(grid[seen][0]), float(grid[seen][-1])])
     return max(low, float(grid[0])), min(high, float(grid[-1]))
@@ -314,6 +305,7 @@ def _grid(region: Region, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(jax.jit(lambda xs, ys: jax.lax.map(lambda y: row(y, xs), ys))(xs, ys))
 
 
+@picture
 def draw(
     region: Region,
     ax: Axes | None,
@@ -325,31 +317,26 @@ def draw(
     label: str | None,
 ) -> Axes:
     """See ``Region.draw``."""
-    plt = pyplot()
     dimension = _drawn_dimension(region, dimension, ylim)
-    colour = color or BLUE
-    with plt.rc_context(STYLE):
-        used = ax is not None and ax.has_data()
-        shown = (ax.get_xlim(), ax.get_ylim()) if ax is not None and used else (None, None)
-        limits = (xlim or shown[0], ylim or shown[1])
-        view = view_of(region, dimension, limits)
-        if dimension == 2 and limits == (None, None):
-            view = closer(region, (view[0], view[1]))
-        fresh = ax is None
-        if ax is None:
-            size = (6.4, 1.3) if dimension == 1 else (4.6, 4.2)
-            _, ax = plt.subplots(figsize=size, layout="constrained")
-        if dimension == 1:
-            draw_line(region, ax, view[0], colour, label)
-        else:
-            draw_area(region, ax, (view[0], view[1]), colour, label)
-        # auto=None: a caller's axes go on adapting to what else is drawn, if they did before.
-        # Limits that were asked for stay.
-        ax.set_xlim(limits[0] or view[0], auto=False if xlim else None)
-        if dimension == 2:
-            ax.set_ylim(limits[1] or view[1], auto=False if ylim else None)
-        if fresh:
-            _dress(ax, dimension, view)
+    used = ax is not None and ax.has_data()
+    shown = (ax.get_xlim(), ax.get_ylim()) if ax is not None and used else (None, None)
+    limits = (xlim or shown[0], ylim or shown[1])
+    view = view_of(region, dimension, limits)
+    if dimension == 2 and limits == (None, None):
+        view = closer(region, (view[0], view[1]))
+    fresh = ax is None
+    _, ax = axes_or_new(ax, (6.4, 1.3) if dimension == 1 else (4.6, 4.2))
+    if dimension == 1:
+        draw_line(region, ax, view[0], color or BLUE, label)
+    else:
+        draw_area(region, ax, (view[0], view[1]), color or BLUE, label)
+    # auto=None: a caller's axes go on adapting to what else is drawn, if they did before.
+    # Limits that were asked for stay.
+    ax.set_xlim(limits[0] or view[0], auto=False if xlim else None)
+    if dimension == 2:
+        ax.set_ylim(limits[1] or view[1], auto=False if ylim else None)
+    if fresh:
+        _dress(ax, dimension, view)
     return ax
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from offcut.errors import DataError, SettingsError
 from offcut.numerics.ess import effective_size
@@ -16,10 +17,13 @@ from offcut.plots.style import (
     INK,
     NAIVE,
     PALE,
-    STYLE,
     TRUTH,
     check_order,
-    pyplot,
+    interval,
+    note,
+    picture,
+    subplots,
+    white_to,
 )
 from offcut.result.diagnostics import r_hat
 
@@ -27,16 +31,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from offcut.models.rejection import RejectionModel
 
+#: Values of parameters to compare with, by name.
+Reference = Mapping[str, ArrayLike]
 BEFORE = "before the filter, 90% band"
 #: ``posterior`` draws no more panels than this unless it is told their names.
 MOST_PANELS = 12
 
 
+@picture
 def posterior(
     posterior: xr.DataTree,
-    truth: Mapping[str, Any] | None = None,
-    naive: Mapping[str, Any] | None = None,
+    truth: Reference | None = None,
+    naive: Reference | None = None,
     *,
     names: Sequence[str] | None = None,
 ) -> Figure:
@@ -61,56 +69,48 @@ def posterior(
 
     Examples
     --------
-    >>> import numpy as np, numpyro.distributions as dist, offcut
-    >>> model = offcut.truncated(
-    ...     prior={"loc": dist.Normal(0, 1)},
-    ...     base=lambda theta: dist.Normal(theta["loc"], 1),
-    ...     inside=lambda x: x > 0,
-    ... )
-    >>> x = np.array([0.1, 0.5, 0.7, 1.2, 2.0])
-    >>> posterior = offcut.sample(
-    ...     model, x, draws=50, warmup=50, chains=2, kernel=offcut.HMC(0.3, 5)
-    ... )
+    ``posterior`` is that of a truncated normal distribution, given ``x``:
+
     >>> figure = offcut.plots.posterior(posterior, naive={"loc": x.mean()})
     >>> figure.axes[0].get_xlabel()
     'loc'
     """
-    plt = pyplot()
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch, Rectangle
+
     panels = _panels(posterior["posterior"].dataset, names)
-    references = [
-        (reference, label, line)
-        for reference, label, line in ((truth, "truth", TRUTH), (naive, "filter ignored", NAIVE))
-        if reference is not None
-    ]
+    references = _references(truth, naive)
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(
-            rows,
-            columns,
-            figsize=(max(3.2 * columns, 4.2), 2.4 * rows + 0.4),
-            squeeze=False,
-            layout="constrained",
-        )
-        for axes, (label, name, index, series) in zip(grid.flat, panels.values(), strict=False):
-            _marginal(axes, series)
-            for reference, _, line in references:
-                if name in reference:
-                    axes.axvline(float(np.asarray(reference[name])[index]), **line)
-            axes.set_xlabel(label)
-        for axes in grid.flat[len(panels) :]:
-            axes.remove()
-        handles = [
-            plt.Rectangle((0, 0), 1, 1, color=BLUE, alpha=0.25, linewidth=0, label="all draws"),
-            plt.Line2D([], [], color=BLUE, linewidth=1, label="each chain"),
-            plt.Line2D([], [], color=INK, linewidth=3, marker="o", markersize=5, label="mean, 90%"),
-        ]
-        handles += [plt.Line2D([], [], label=label, **line) for _, label, line in references]
-        figure.legend(handles=handles, loc="outside upper left", ncols=3 if columns == 1 else 5)
-        figure.get_layout_engine().set(w_pad=0.12)
+    size = (max(3.2 * columns, 4.2), 2.4 * rows + 0.4)
+    figure, grid = subplots(size, rows, columns, apart=0.12, squeeze=False)
+    for axes, (label, name, index, series) in zip(grid.flat, panels, strict=False):
+        _marginal(axes, series)
+        for reference, _, line in references:
+            if name in reference:
+                axes.axvline(float(np.asarray(reference[name])[index]), **line)
+        axes.set_xlabel(label)
+    for axes in grid.flat[len(panels) :]:
+        axes.remove()
+    handles: list[Patch | Line2D] = [
+        Rectangle((0, 0), 1, 1, color=BLUE, alpha=0.25, linewidth=0, label="all draws"),
+        Line2D([], [], color=BLUE, linewidth=1, label="each chain"),
+        Line2D([], [], color=INK, linewidth=3, marker="o", markersize=5, label="mean, 90%"),
+        *(Line2D([], [], label=label, **line) for _, label, line in references),
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=3 if columns == 1 else 5)
     return figure
 
 
+def _references(
+    truth: Reference | None, naive: Reference | None
+) -> list[tuple[Reference, str, dict[str, Any]]]:
+    """What there is to compare with, its label and its line."""
+    known = ((truth, "truth", TRUTH), (naive, "filter ignored", NAIVE))
+    return [(values, label, line) for values, label, line in known if values is not None]
+
+
+@picture
 def rejections(posterior: xr.DataTree) -> Figure:
     """The number of rejected proposals |Y|: has it room below the budget, and does it mix?
 
@@ -129,50 +129,31 @@ def rejections(posterior: xr.DataTree) -> Figure:
 
     Examples
     --------
-    >>> import numpy as np, numpyro.distributions as dist, offcut
-    >>> model = offcut.truncated(
-    ...     prior={"loc": dist.Normal(0, 1)},
-    ...     base=lambda theta: dist.Normal(theta["loc"], 1),
-    ...     inside=lambda x: x > 0,
-    ... )
-    >>> posterior = offcut.sample(
-    ...     model,
-    ...     np.array([0.1, 0.5, 0.7, 1.2, 2.0]),
-    ...     draws=50,
-    ...     warmup=50,
-    ...     chains=2,
-    ...     kernel=offcut.HMC(0.3, 5),
-    ...     budget=500,
-    ... )
+    ``posterior`` was drawn with ``budget=500``:
+
     >>> figure = offcut.plots.rejections(posterior)
     >>> [line.get_label() for line in figure.axes[0].get_lines()]
     ['half the budget', 'budget 500']
     """
-    plt = pyplot()
     rejected = posterior["sample_stats"].dataset["rejected"].values
-    budget = posterior.attrs["budget"]
-    with plt.rc_context(STYLE):
-        figure, (left, right) = plt.subplots(
-            1, 2, figsize=(8.4, 3.0), width_ratios=(1, 1.5), layout="constrained"
-        )
-        _count_histogram(left, rejected, budget)
-        _traces(right, rejected)
-        right.set_xlim(0, max(rejected.shape[1] - 1, 1))
-        right.set_xlabel("draw")
-        right.set_ylabel("|Y|")
-        right.yaxis.set_major_formatter("{x:,.0f}")
-        effective = effective_size(rejected.astype(float))
-        right.set_title(f"each chain: ESS {effective:,.0f}, R-hat {r_hat(rejected):.2f}")
+    figure, (left, right) = subplots((8.4, 3.0), columns=2, width_ratios=(1, 1.5))
+    count_histogram(left, rejected, posterior.attrs["budget"])
+    _traces(right, rejected)
+    right.set(xlim=(0, max(rejected.shape[1] - 1, 1)), xlabel="draw", ylabel="|Y|")
+    right.yaxis.set_major_formatter("{x:,.0f}")
+    effective = effective_size(rejected.astype(float))
+    right.set_title(f"each chain: ESS {effective:,.0f}, R-hat {r_hat(rejected):.2f}")
     return figure
 
 
+@picture
 def density(
     posterior: xr.DataTree,
-    model: Any,
+    model: RejectionModel,
     *,
-    truth: Mapping[str, Any] | None = None,
-    naive: Mapping[str, Any] | None = None,
-    grid: Any = None,
+    truth: Reference | None = None,
+    naive: Reference | None = None,
+    grid: ArrayLike | None = None,
     draws: int = 400,
     bins: int | str = "auto",
     xlabel: str = "x",
@@ -207,21 +188,12 @@ def density(
 
     Examples
     --------
-    >>> import numpy as np, numpyro.distributions as dist, offcut
-    >>> model = offcut.truncated(
-    ...     prior={"loc": dist.Normal(0, 1)},
-    ...     base=lambda theta: dist.Normal(theta["loc"], 1),
-    ...     inside=lambda x: x > 0,
-    ... )
-    >>> x = np.array([0.1, 0.5, 0.7, 1.2, 2.0])
-    >>> posterior = offcut.sample(
-    ...     model, x, draws=50, warmup=50, chains=2, kernel=offcut.HMC(0.3, 5)
-    ... )
+    ``posterior`` is that of ``model``, a truncated normal distribution:
+
     >>> figure = offcut.plots.density(posterior, model, xlabel="response")
     >>> figure.axes[0].get_xlabel()
     'response'
     """
-    plt = pyplot()
     check_order(posterior, model, "density")
     data = _single_numbers(posterior)
     if model.latent:
@@ -230,57 +202,47 @@ def density(
             "and of noisy values; evaluate model.base(theta) on a grid instead"
         )
     thetas = _thinned(posterior["posterior"].dataset, draws)
-    if grid is None:
-        grid = _visible_range(model, thetas, data)
-    grid = np.asarray(grid, float)
-    curves, accepted = _curves(model, thetas, grid)
+    places = _visible_range(model, thetas, data) if grid is None else np.asarray(grid, float)
+    curves, accepted = _curves(model, thetas, places)
     if posterior.attrs["draws_rejections"]:
         passing = float(posterior["sample_stats"].dataset["proposal_acceptance_rate"].mean())
     else:
-        passing = float(np.trapezoid((curves * accepted).mean(0), grid))
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
-        lost = _shade_loss(axes, grid, 1.0 - accepted.mean(0))
-        edges = np.histogram_bin_edges(data, bins=bins)
-        share = passing / (len(data) * np.diff(edges))
-        axes.stairs(
-            np.histogram(data, edges)[0] * share,
-            edges,
-            fill=True,
-            color="#A9C6DD",
-            zorder=1,
-            label=f"{len(data):,} recorded values",
-        )
-        low, high = np.quantile(curves, [0.05, 0.95], axis=0)
-        band = axes.fill_between(grid, low, high, color=BLUE, alpha=0.35, linewidth=0, zorder=2)
-        (mean,) = axes.plot(grid, curves.mean(0), color=BLUE, linewidth=1.8, label=BEFORE)
-        for reference, label, line in ((truth, "truth", TRUTH), (naive, "filter ignored", NAIVE)):
-            if reference is not None:
-                curve, _ = _curves(model, {k: np.array([v]) for k, v in reference.items()}, grid)
-                axes.plot(grid, curve[0], label=label, **line)
-        axes.set_xlim(grid[0], grid[-1])
-        axes.set_ylim(0, 1.06 * _highest(axes))
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel("density before the filter")
-        if lost is not None:
-            axes.plot([], [], color=PALE, linewidth=7, label=lost)
-        handles, labels = axes.get_legend_handles_labels()
-        handles = [(band, mean) if handle is mean else handle for handle in handles]
-        figure.legend(handles, labels, loc="outside upper left", ncols=3)
+        passing = float(np.trapezoid((curves * accepted).mean(0), places))
+    figure, axes = subplots((6.4, 3.6))
+    lost = _shade_loss(axes, places, 1.0 - accepted.mean(0))
+    edges = np.histogram_bin_edges(data, bins=bins)
+    heights = np.histogram(data, edges)[0] * (passing / (len(data) * np.diff(edges)))
+    recorded = f"{len(data):,} recorded values"
+    axes.stairs(heights, edges, fill=True, color="#A9C6DD", zorder=1, label=recorded)
+    low, high = np.quantile(curves, [0.05, 0.95], axis=0)
+    band = axes.fill_between(places, low, high, color=BLUE, alpha=0.35, linewidth=0, zorder=2)
+    (mean,) = axes.plot(places, curves.mean(0), color=BLUE, linewidth=1.8, label=BEFORE)
+    for reference, label, line in _references(truth, naive):
+        curve, _ = _curves(model, {k: np.array([v]) for k, v in reference.items()}, places)
+        axes.plot(places, curve[0], label=label, **line)
+    axes.set(xlim=(places[0], places[-1]), ylim=(0, 1.06 * _highest(axes)))
+    axes.set(xlabel=xlabel, ylabel="density before the filter")
+    if lost is not None:
+        axes.plot([], [], color=PALE, linewidth=7, label=lost)
+    handles, labels = axes.get_legend_handles_labels()
+    handles = [(band, mean) if handle is mean else handle for handle in handles]
+    figure.legend(handles, labels, loc="outside upper left", ncols=3)
     return figure
 
 
-def _panels(dataset: xr.Dataset, names: Sequence[str] | None) -> dict[str, tuple]:
-    """Label -> (label, variable, index in it, draws of (chain, draw))."""
+def _panels(
+    dataset: xr.Dataset, names: Sequence[str] | None
+) -> list[tuple[str, str, tuple[int, ...], np.ndarray]]:
+    """Of each: label, variable, index in it, draws of (chain, draw)."""
     unknown = [name for name in names or () if name not in dataset]
     if unknown:
         raise SettingsError(f"names has {unknown}, but the posterior has {list(dataset.data_vars)}")
-    panels = {}
+    panels = []
     for name in names or [str(name) for name in dataset.data_vars]:
         values = dataset[name].values
         for index in np.ndindex(values.shape[2:]):
             label = f"{name}[{', '.join(map(str, index))}]" if index else name
-            panels[label] = (label, name, index, values[(slice(None), slice(None), *index)])
+            panels.append((label, name, index, values[(slice(None), slice(None), *index)]))
     if names is None and len(panels) > MOST_PANELS:
         raise SettingsError(
             f"the posterior has {len(panels)} parameters, too many for one picture; choose some "
@@ -300,16 +262,14 @@ def _marginal(axes: Axes, series: np.ndarray) -> None:
             colour = CHAIN_COLOURS[chain % len(CHAIN_COLOURS)]
             axes.plot(x, gaussian_kde(draws)(x), color=colour, linewidth=0.9)
     top = axes.get_ylim()[1]
-    low, high = np.quantile(series, [0.05, 0.95])
-    axes.plot([low, high], [-0.06 * top] * 2, color=INK, linewidth=3, solid_capstyle="butt")
-    axes.plot(series.mean(), -0.06 * top, "o", color=INK, markersize=5.5, markeredgecolor="white")
+    interval(axes, series, -0.06 * top)
     axes.set_ylim(-0.12 * top, top)
     axes.margins(x=0.08)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
 
 
-def _count_histogram(axes: Axes, rejected: np.ndarray, budget: Any) -> None:
+def count_histogram(axes: Axes, rejected: np.ndarray, budget: int | str) -> None:
     """|Y| on a logarithmic axis with the budget; 0 has a place of its own."""
     most = rejected.max() if budget == "none" else max(rejected.max(), int(budget))
     # Whole numbers: edges between them, so that no bin is empty by construction.
@@ -336,16 +296,8 @@ def _count_histogram(axes: Axes, rejected: np.ndarray, budget: Any) -> None:
         sides = (("--", "right", -3), ("-", "left", 3))
         for (label, at), (line, side, offset) in zip(marks.items(), sides, strict=True):
             axes.axvline(at, color=INK, linewidth=1.4, linestyle=line, label=label)
-            axes.annotate(
-                label,
-                (at, 0.98),
-                (offset, 0),
-                xycoords=axes.get_xaxis_transform(),
-                textcoords="offset points",
-                rotation=90,
-                ha=side,
-                va="top",
-            )
+            words = {"rotation": 90, "ha": side, "va": "top", "fontsize": None}
+            note(axes, label, (at, 0.98), (offset, 0), xycoords=axes.get_xaxis_transform(), **words)
         low, high = np.log(max(edges[0], 0.5)), np.log(max(edges[-1], 2.0))
         axes.set_xlim(right=np.exp(high + 0.12 * (high - low)))
     axes.set_xlabel("rejected proposals |Y| in a sweep")
@@ -386,13 +338,13 @@ def _thinned(dataset: xr.Dataset, draws: int) -> dict[str, np.ndarray]:
 
 
 def _curves(
-    model: Any, thetas: Mapping[str, np.ndarray], grid: np.ndarray
+    model: RejectionModel, thetas: Mapping[str, np.ndarray], grid: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Density of proposals and acceptance probability, (draw, grid)."""
     import jax
     import jax.numpy as jnp
 
-    def at(theta: Any, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def at(theta: dict[str, jax.Array], y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.exp(model.log_proposal(theta, y)), jnp.exp(model.log_accept(theta, y))
 
     with jax.enable_x64(True):
@@ -402,7 +354,9 @@ def _curves(
         return np.asarray(curves), np.asarray(accepted)
 
 
-def _visible_range(model: Any, thetas: Mapping[str, np.ndarray], data: np.ndarray) -> np.ndarray:
+def _visible_range(
+    model: RejectionModel, thetas: Mapping[str, np.ndarray], data: np.ndarray
+) -> np.ndarray:
     """The data, and around them wherever the density is above 0.5% of its peak."""
     low, high = data.min(), data.max()
     room = 1.5 * max(high - low, 1e-3 * max(abs(high), 1.0))
@@ -429,16 +383,10 @@ def _shade_loss(axes: Axes, grid: np.ndarray, loss: np.ndarray) -> str | None:
         extent=(grid[0] - step / 2, grid[-1] + step / 2, 0, 1),
         transform=axes.get_xaxis_transform(),
         aspect="auto",
-        cmap=_white_to(PALE),
+        cmap=white_to(PALE),
         vmin=0,
         vmax=1,
         interpolation="nearest",
         zorder=0,
     )
     return "never recorded" if set(np.unique(loss)) <= {0.0, 1.0} else "not always recorded"
-
-
-def _white_to(colour: str) -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("loss", ["white", colour])

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+import numpy as np
 
 from offcut.errors import SettingsError
 from offcut.numerics.text import shortened, visible
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.patheffects import AbstractPathEffect
+
+Arguments = ParamSpec("Arguments")
+Drawn = TypeVar("Drawn")
 
 # Okabe and Ito's colours: told apart by every kind of colour vision, and in grey.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 CHAIN_COLOURS = (BLUE, ORANGE, GREEN, PINK, "#56B4E9", "#E69F00")
 INK, GREY, PALE = "#222222", "#767676", "#E4E4E4"
-TRUTH = {"color": INK, "linestyle": (0, (5, 2)), "linewidth": 1.4}
-NAIVE = {"color": ORANGE, "linestyle": (0, (1, 1.2)), "linewidth": 2.0}
+TRUTH: dict[str, Any] = {"color": INK, "linestyle": (0, (5, 2)), "linewidth": 1.4}
+NAIVE: dict[str, Any] = {"color": ORANGE, "linestyle": (0, (1, 1.2)), "linewidth": 2.0}
 STYLE = {
     "axes.axisbelow": True,
     "axes.edgecolor": GREY,
@@ -35,8 +48,8 @@ STYLE = {
     "ytick.color": GREY,
     "ytick.labelcolor": INK,
 }
-#: Letters of a name that a picture has room for.
-MOST_LETTERS = 24
+#: Letters of a name that a picture has room for, and of a legend's entries beside each other.
+MOST_LETTERS, LEGEND_LETTERS = 24, 80
 
 
 def words(name: object) -> str:
@@ -95,7 +108,41 @@ def pyplot() -> Any:
     return plt
 
 
-def check_order(posterior: Any, model: Any, name: str) -> None:
+def picture(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
+    """A function that draws: in our style, and with matplotlib or an error how to get it."""
+
+    @wraps(draw)
+    def in_style(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Drawn:
+        with pyplot().rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return in_style
+
+
+def subplots(
+    size: tuple[float, float], rows: int = 1, columns: int = 1, *, apart: float = 0, **settings: Any
+) -> tuple[Figure, Any]:
+    """A new figure of so many inches, and its axes, so many inches apart."""
+    settings = {"layout": "constrained", **settings}
+    figure, axes = pyplot().subplots(rows, columns, figsize=size, **settings)
+    if apart:
+        figure.get_layout_engine().set(w_pad=apart)
+    return figure, axes
+
+
+def axes_or_new(
+    ax: Axes | None, size: tuple[float, float], layout: str = "constrained"
+) -> tuple[Figure, Axes]:
+    """The user's axes, or new ones, and their figure."""
+    return subplots(size, layout=layout) if ax is None else (figure_of(ax), ax)
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The figure that axes are on."""
+    return cast("Figure", ax.figure)
+
+
+def check_order(posterior: object, model: object, name: str) -> None:
     """Answer a call with the model first."""
     if isinstance(model, Mapping):  # a DataTree, or a dict of them
         raise SettingsError(
@@ -104,18 +151,57 @@ def check_order(posterior: Any, model: Any, name: str) -> None:
         )
 
 
-SMALL: dict[str, Any] = {"fontsize": 8.5}
-
-
-def checked_names(names: Sequence[str], p: int) -> Sequence[str]:
-    """The names, one for each column."""
-    if isinstance(names, str) or len(names) != p:
-        raise SettingsError(f"names must have one for each of the {p} columns, got {names!r}")
+def checked_names(names: Sequence[str], count: int, what: str = "columns") -> Sequence[str]:
+    """The names, one for each."""
+    if isinstance(names, str) or len(names) != count:
+        raise SettingsError(f"names must have one for each of the {count} {what}, got {names!r}")
     return names
 
 
-def halo() -> list[Any]:
+def some(rows: np.ndarray, most: int) -> np.ndarray:
+    """At most so many rows, chosen at random, in their order: more only make a blot."""
+    if len(rows) <= most:
+        return rows
+    return rows[np.sort(np.random.default_rng(0).choice(len(rows), most, replace=False))]
+
+
+def interval(ax: Axes, draws: np.ndarray, height: float, gid: str | None = None) -> None:
+    """A bar over the central 90% of draws, and a dot at their mean."""
+    ends = np.quantile(draws, [0.05, 0.95])
+    ax.plot(ends, [height] * 2, color=INK, linewidth=3, solid_capstyle="butt", gid=gid)
+    ax.plot(draws.mean(), height, "o", color=INK, markersize=5.5, markeredgecolor="white")
+
+
+def note(
+    ax: Axes, text: str, at: Sequence[float] | np.ndarray, offset: tuple[float, float], **style: Any
+) -> None:
+    """Words at a place, so many points away from it."""
+    style = {"fontsize": 8.5, "textcoords": "offset points", **style}
+    ax.annotate(text, (at[0], at[1]), offset, **style)
+
+
+def legend_above(ax: Axes, entries: Mapping[str, Artist | tuple[Artist, ...]]) -> None:
+    """Above the axes, where nothing is drawn; below each other where the names are long."""
+    columns = 3 if len(entries) > 2 else len(entries)
+    ax.legend(
+        list(entries.values()),
+        list(entries),
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        borderaxespad=0.2,
+        ncols=columns if sum(map(len, entries)) <= LEGEND_LETTERS else 1,
+    )
+
+
+def halo() -> list[AbstractPathEffect]:
     """A white rim that keeps words readable on points."""
     from matplotlib.patheffects import withStroke
 
     return [withStroke(linewidth=2.5, foreground="white")]
+
+
+def white_to(colour: str) -> Colormap:
+    """Colours from white to the given one."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("loss", ["white", colour])

@@ -111,6 +111,18 @@ class Judgement(NamedTuple):
     sound: Sound
 
 
+def decided(key: KeyArray, log_ratio: Scalar, over: Flag) -> tuple[Flag, Scalar]:
+    """Whether a proposal is accepted, and its probability: 0 where the run was over its budget."""
+    usable = ~over & ~jnp.isnan(log_ratio)
+    rate = jnp.exp(jnp.minimum(jnp.where(usable, log_ratio, -jnp.inf), 0.0))
+    return jax.random.uniform(key) < rate, rate
+
+
+def log_power_estimate(r: Scalar, n: Count | int, k: Scalar) -> Scalar:
+    """log of C(r + n + k - 1, k) / C(r + k - 1, k), k rejections before r acceptances."""
+    return gammaln(r + n + k) - gammaln(r + n) - gammaln(r + k) + gammaln(r)
+
+
 class WalkSampler(ModelSampler[State]):
     """What exchange and pseudo-marginal share: a random walk judged by fresh simulations.
 
@@ -207,9 +219,7 @@ class WalkSampler(ModelSampler[State]):
         ratio = judged.log_ratio + log_prior
         ratio -= log_prior_here
         over = judged.rejected > stage.budget
-        usable = ~over & ~jnp.isnan(ratio)
-        rate = jnp.exp(jnp.minimum(jnp.where(usable, ratio, -jnp.inf), 0.0))
-        accepted = jax.random.uniform(key_accept) < rate
+        accepted, rate = decided(key_accept, ratio, over)
         # What happens at a theta that the prior excludes does not matter.
         there = judged.sound.there | ~jnp.isfinite(log_prior)
         broken = is_broken(judged.worst.log_accept) | ~judged.sound.here | ~there
@@ -360,8 +370,7 @@ class PseudoMarginalSampler(WalkSampler):
                 store=False,
             )
             k = run.rejected.count.astype(float)
-            log_estimate = gammaln(r + n + k) - gammaln(r + n) - gammaln(r + k) + gammaln(r)
-            return log_estimate, run.worst
+            return log_power_estimate(r, n, k), run.worst
         (covariates,) = data.covariates
 
         def repeat(index: jax.Array, carry: tuple) -> tuple:

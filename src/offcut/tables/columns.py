@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -74,9 +73,9 @@ def chosen(
         raise DataError(f"{option} is empty; name at least one, or leave it out for all")
     problem = f"{option}: there is no such {kind}"
     places = [place_of(word, labels, problem, kind) for word in words]
-    twice = [word for word, place in zip(words, places, strict=True) if places.count(place) > 1]
-    if twice:
-        raise DataError(f"{option} names {twice[0]!r} more than once; name each {kind} once")
+    if len(set(places)) < len(places):
+        first = next(number for number, place in enumerate(places) if places.count(place) > 1)
+        raise DataError(f"{option} names {words[first]!r} more than once; name each {kind} once")
     names = []
     for word, place in zip(words, places, strict=True):
         spelled = [known[place] for known in labels]
@@ -104,12 +103,12 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(map(visible, names[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
-def told_rows(
+def describe_rows(
     rows: Sequence[int] | np.ndarray, lines: Sequence[int] | np.ndarray | None = None
 ) -> str:
     """The first few rows; by their lines, where ``lines`` has the line of each row.
 
-    >>> told_rows([1, 15, 18]), told_rows([0], lines=[2])
+    >>> describe_rows([1, 15, 18]), describe_rows([0], lines=[2])
     ('rows 1, 15 and 18, counted from 0', 'line 2 of the file')
     """
     numbers = [str(row if lines is None else lines[row]) for row in map(int, rows[:FEW])]
@@ -127,25 +126,15 @@ def as_column(
     name: str,
     *,
     of: str = "",
-    told: Callable[[Sequence[int]], str] = told_rows,
+    describe: Callable[[Sequence[int]], str] = describe_rows,
     choose: str = "channels=[...]",
 ) -> Float[np.ndarray, " rows"]:
     """One column as float64, or an error that shows the first entry that is no number.
 
-    Parameters
-    ----------
-    values, name
-        The column.
-    of : str
-        The source, for the error.
-    told : callable
-        How to speak of rows.
-    choose : str
-        How other columns are chosen, for the error.
+    The error says ``of`` which source it is, where (``describe`` is about rows), and how to
+    ``choose`` other columns.
     """
     array = np.asarray(values)
-    if array.dtype.kind in "fiub":
-        return array.astype(np.float64)
     called = f"column {name!r} of {of}" if of else f"column {name!r}"
     if array.dtype.kind in "mM":
         raise DataError(
@@ -156,50 +145,42 @@ def as_column(
     if text:
         raise DataError(
             f"{called} holds text: {len(text):,} of {len(array):,} entries are no numbers, in "
-            f"{told(text)}; the first is {str(array[text[0]])!r}. Correct them, or choose other "
-            f"columns with {choose}"
+            f"{describe(text)}; the first is {str(array[text[0]])!r}. Correct them, or choose "
+            f"other columns with {choose}"
         )
     return numbers
 
 
 def why_no_data(array: np.ndarray, name: str) -> str:
     """Why a column is no data, in words; nothing where it is, or would be without mistakes."""
-    if array.dtype.kind in "fiub":
-        if name.startswith("Unnamed:") and np.array_equal(array, np.arange(len(array)) + array[0]):
-            return "counts the rows"
-        return "is empty" if array.dtype.kind == "f" and np.isnan(array).all() else ""
     if array.dtype.kind in "mM":
         return "holds dates"
-    _, text, missing = parsed(array)
-    if not text:
-        return "is empty" if missing == len(array) else ""
-    return "" if len(text) < MISTAKES * (len(array) - missing) else "holds text"
+    numbers, text, missing = parsed(array)
+    if text and len(text) >= MISTAKES * (len(array) - missing):
+        return "holds text"
+    if missing == len(array):
+        return "is empty"
+    counts = np.arange(len(array)) + numbers[0]
+    return "counts the rows" if name.startswith("Unnamed:") and (numbers == counts).all() else ""
 
 
 def parsed(array: np.ndarray) -> tuple[Float[np.ndarray, " rows"], list[int], int]:
     """Entries as numbers, the rows whose entry is none, and how many entries are missing."""
+    if array.dtype.kind in "fiub":
+        numbers = array.astype(np.float64)
+        return numbers, [], int(np.isnan(numbers).sum())
     numbers, text, missing = np.full(len(array), np.nan), [], 0
     for row, value in enumerate(array.tolist()):
         if _is_missing(value):
             missing += 1
             continue
         try:
-            numbers[row] = as_number(value)
+            numbers[row] = float(value)
+        except OverflowError:  # integers beyond its range are infinite, as they are as text
+            numbers[row] = -np.inf if value < 0 else np.inf
         except (TypeError, ValueError):
             text.append(row)
     return numbers, text, missing
-
-
-def as_number(value: Any) -> float:
-    """As ``float``; integers beyond its range are infinite, as they are where they are text.
-
-    >>> as_number(-(10**400)), as_number("1e400")
-    (-inf, inf)
-    """
-    try:
-        return float(value)
-    except OverflowError:
-        return -np.inf if value < 0 else np.inf
 
 
 def _is_missing(value: object) -> bool:
@@ -218,8 +199,8 @@ def as_groups(
     missing = [row for row, label in enumerate(array.tolist()) if _is_missing(label)]
     if missing:
         raise DataError(
-            f"{len(missing):,} events have no {what} ({told_rows(missing)}); label them or leave "
-            "them out"
+            f"{len(missing):,} events have no {what} ({describe_rows(missing)}); label them or "
+            "leave them out"
         )
     kinds, codes = np.unique(
         array.astype(str) if array.dtype == object else array, return_inverse=True

@@ -18,7 +18,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -37,6 +37,7 @@ FLOAT_NOTE = (
 )
 
 
+@runtime_checkable
 class FlowData(Protocol):
     """What is used of a file that flowio has parsed; channels are numbered from 1."""
 
@@ -91,7 +92,7 @@ def _contents(flow: FlowData, path: Path) -> Contents:
         names,
         lambda places: [values[:, place] for place in places],
         markers=markers,
-        aside={} if flow.time_index is None else {flow.time_index: "is the time"},
+        aside={} if flow.time_index is None else {flow.time_index: "counts the time"},
         groups={},
         limits=_linear(limits, flow),
         limits_note="" if whole_numbers else FLOAT_NOTE,

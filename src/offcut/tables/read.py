@@ -41,22 +41,15 @@ KNOWN = (".fcs", ".h5ad", ".csv", ".tsv", ".parquet", ".npy")
 class Interface:
     """How a user asks for columns and groups.
 
-    Attributes
-    ----------
-    column, columns, group : str
-        What a column is called, and the arguments that choose columns and the group.
-    separately : str
-        What to do with files that have no column for groups.
-    is_typed : bool
-        Whether everything comes as text. Then numbers may stand for columns, columns that hold no
-        numbers are left out with the reason, and groups get names that make sense in a sentence.
+    Where everything comes as text, numbers may stand for columns; columns that hold no numbers are
+    left out with the reason, and groups get names that make sense in a sentence.
     """
 
-    column: str
-    columns: str
-    group: str
-    separately: str
-    is_typed: bool
+    column: str  # what a column is called
+    columns: str  # the argument that chooses columns
+    group: str  # and the one for the group
+    separately: str  # what to do with files that have no column for groups
+    is_typed: bool  # whether everything comes as text
 
 
 PYTHON = Interface(
@@ -86,21 +79,9 @@ def read_table(
 ) -> Table:
     """A table from a CSV, TSV, Parquet, NPY, FCS or H5AD file, or from what is in memory.
 
-    Parameters
-    ----------
-    source : path, array, data frame or AnnData
-    columns : names or numbers from 0, optional
-        By default all that are data, but the group. Names for all columns of an array name them.
-    group : str or labels, optional
-        The column that has the group of each row, or the groups themselves.
-    interface : Interface
-        How columns and group were asked for.
-    frames : bool
-        Whether an array may have three axes.
-
-    Returns
-    -------
-    Table
+    Columns come by name or by number from 0, by default all that are data but the group; names for
+    all columns of an array name them. The group is a column, or a label for each row. Where models
+    are of ``frames``, an array may have three axes.
     """
     return choose(_contents(source, frames), columns, group, interface)
 
@@ -141,11 +122,12 @@ def choose(
     renamed = names.copy()
     for place, name in zip(places, spelled, strict=True):
         renamed[place] = name
-    # Channels of an instrument that are not chosen may spill into those that are.
-    used = places if contents.limits is None else list(range(len(names)))
+    used, at = places, list(range(len(places)))
+    if contents.limits is not None:  # other channels of an instrument may spill into the chosen
+        used, at = list(range(len(names))), places
     advice = interface.columns if interface.is_typed else f"{interface.columns}=[...]"
     numbers = [
-        as_column(column, renamed[place], of=origin.name, told=origin.told, choose=advice)
+        as_column(column, renamed[place], of=origin.name, describe=origin.describe, choose=advice)
         for place, column in zip(used, contents.columns(used), strict=True)
     ]
     spillover = contents.spillover
@@ -155,7 +137,7 @@ def choose(
     table = Table(
         np.stack(numbers, axis=1),
         [renamed[place] for place in used],
-        [used.index(place) for place in places],
+        at,
         origin,
         np.arange(contents.count),
         limits=_limits(contents, places),
@@ -220,16 +202,16 @@ def _data_columns(
         found = enumerate(map(why_no_data, columns, names))
         reasons |= {place: why for place, why in found if why}
     beside = {} if group is None else {group: "is the group"}
-    told = [f"{names[place]} {why}" for place, why in (reasons | beside).items()]
-    if len(told) == len(names):
+    aside = reasons | beside
+    if len(aside) == len(names):
+        said = listed([f"{names[place]} {why}" for place, why in aside.items()])
         raise DataError(
             f"{contents.origin.name or 'the source'} has no column of numbers "
-            f"({listed(told) or 'it has no columns'}); expected a line of names and then a line "
-            "of numbers for each observation"
+            f"({said or 'it has no columns'}); expected a line of names and then a line of numbers "
+            "for each observation"
         )
-    places = [place for place in range(len(names)) if place not in reasons | beside]
-    left_out = {names[place]: why for place, why in reasons.items() if place not in beside}
-    return places, left_out
+    places = [place for place in range(len(names)) if place not in aside]
+    return places, {names[place]: why for place, why in reasons.items() if place not in beside}
 
 
 def _limits(contents: Contents, places: Sequence[int]) -> Box | None:
@@ -248,8 +230,9 @@ def _limits(contents: Contents, places: Sequence[int]) -> Box | None:
 def _grouped(table: Table, labels: ArrayLike, name: str, interface: Interface) -> Table:
     """With the groups that the labels say."""
     array = np.asarray(labels)
-    if interface.is_typed and array.dtype.kind == "f" and (array == array.round()).all():
-        array = array.astype(np.int64)  # so that groups are called 0 and 1, not 0.0
+    if interface.is_typed and array.dtype.kind == "f" and np.isfinite(array).all():
+        whole = array.astype(np.int64)  # so that groups are called 0 and 1, not 0.0
+        array = whole if (whole == array).all() else array
     what = f"group (column {name!r})" if name else "group"
     codes, names = as_groups(array, len(table.kept), what)
     if interface.is_typed and len(names) > MOST_GROUPS:

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from offcut.errors import DataError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Compensation:
     """A spillover matrix and the channels it is about.
 
@@ -33,12 +35,12 @@ class Compensation:
     array([[100.,   5.]])
     """
 
-    detectors: Sequence[str]
-    spillover: np.ndarray
+    detectors: tuple[str, ...]
+    spillover: Float[np.ndarray, "dyes detectors"]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "detectors", tuple(self.detectors))
-        matrix = np.array(self.spillover, dtype=float)
+    def __init__(self, detectors: Sequence[str], spillover: ArrayLike) -> None:
+        matrix = np.array(spillover, dtype=float)
+        object.__setattr__(self, "detectors", tuple(detectors))
         object.__setattr__(self, "spillover", matrix)
         size = len(self.detectors)
         if matrix.shape != (size, size):
@@ -52,11 +54,11 @@ class Compensation:
                 "cannot be found from what the detectors saw; check its rows"
             )
 
-    def compensated(self, observed: np.ndarray) -> np.ndarray:
+    def compensated(self, observed: ArrayLike) -> Float[np.ndarray, "events dyes"]:
         """Rows of detectors' values as rows of dyes' values."""
         return np.linalg.solve(self.spillover.T, np.asarray(observed, float).T).T
 
-    def among(self, channels: Sequence[str]) -> np.ndarray:
+    def among(self, channels: Sequence[str]) -> Float[np.ndarray, "channels channels"]:
         """The spillover between the given channels, with ones for those that it is not about.
 
         What a detector saw can be told from the dyes among ``channels`` only if no other dye

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from offcut.errors import DataError
 from offcut.files import first_line
 from offcut.regions import Box
-from offcut.tables.columns import told_rows
+from offcut.tables.columns import describe_rows
 from offcut.tables.spillover import Compensation
 
 #: A group with fewer rows says nothing about itself.
@@ -51,25 +51,15 @@ class AnnDataLike(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where rows come from, and how to speak of them.
+    """Where rows come from, and how to speak of them."""
 
-    Attributes
-    ----------
-    name : str
-        Of the file, or what else it is; "" of what has none.
-    path : Path
-        Of the file, where it is one.
-    lines : array or None
-        The line of each row, where the file has lines.
-    """
-
-    name: str = ""
+    name: str = ""  # of the file, or what else it is
     path: Path = field(default_factory=Path)
-    lines: Int[np.ndarray, " rows"] | None = None
+    lines: Int[np.ndarray, " rows"] | None = None  # of each row, where the file has lines
 
-    def told(self, rows: Sequence[int] | np.ndarray) -> str:
+    def describe(self, rows: Sequence[int] | np.ndarray) -> str:
         """The first few, ``lines 3 and 20 of the file`` or ``rows 1 and 18, counted from 0``."""
-        return told_rows(rows, self.lines)
+        return describe_rows(rows, self.lines)
 
 
 @contextmanager
@@ -86,115 +76,66 @@ def reading(path: Path, kind: str, advice: str) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What a source holds, as it holds it: no column is chosen, and text is still text.
-
-    Attributes
-    ----------
-    origin : Origin
-    count : int
-        How many rows there are.
-    names : list of str
-        All of them "" where columns have no names.
-    columns : callable
-        From places to columns.
-    markers : list of str
-        Other names of the same columns ($PnS of an FCS file), "" where there is none.
-    aside : dict from place to reason
-        Columns that are no data unless somebody asks for them.
-    groups : mapping or None
-        What can be the group of each row, by name; None where any column can.
-    limits : array or None
-        The least and the largest that an instrument could record in each column.
-    limits_note : str
-        How far to trust that.
-    spillover : Compensation or None
-        By ``names``.
-    frame : (rows, columns) or None
-        Of the matrix whose entries the columns are.
-    """
+    """What a source holds, as it holds it: no column is chosen, and text is still text."""
 
     origin: Origin
-    count: int
-    names: list[str]
-    columns: Callable[[Sequence[int]], Sequence[ArrayLike]]
-    markers: list[str] = field(default_factory=list)
-    aside: Mapping[int, str] = field(default_factory=dict)
-    groups: Mapping[str, ArrayLike] | None = None
-    limits: Float[np.ndarray, "2 columns"] | None = None
-    limits_note: str = ""
+    count: int  # of rows
+    names: list[str]  # all "" where columns have none
+    columns: Callable[[Sequence[int]], Sequence[ArrayLike]]  # by their places
+    markers: list[str] = field(default_factory=list)  # other names of columns: $PnS of FCS files
+    aside: Mapping[int, str] = field(default_factory=dict)  # places that are no data, and why
+    groups: Mapping[str, ArrayLike] | None = None  # what can be the group; None: any column
+    limits: Float[np.ndarray, "2 columns"] | None = None  # of what an instrument could record
+    limits_note: str = ""  # how far to trust them
     spillover: Compensation | None = None
-    frame: tuple[int, int] | None = None
+    frame: tuple[int, int] | None = None  # shape of the matrix whose entries the columns are
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
     """Rows and columns of a source as numbers, on its own scale.
 
-    Attributes
-    ----------
-    all_values : array (rows, columns)
-        All columns that may be of use: those that are not chosen may spill into those that are.
-    all_names : list of str
-    places : list of int
-        Which of these were chosen.
-    origin : Origin
-        Where it comes from, and how to speak of its rows.
-    kept : array
-        The number, in the source, of each row that is still here.
-    limits : Box or None
-        What could be recorded in the chosen columns, where the source knows it.
-    limits_note : str
-        How far to trust that.
-    spillover : Compensation or None
-    group : array or None
-        The group of each row, numbers from 0.
-    group_name : str
-    group_names : tuple of str
-    left_out : dict from column to reason
-    dropped : dict from reason to number of rows
-    frame : (rows, columns) or None
-        Of the matrix whose entries the columns are.
+    All columns that may be of use are here: those that are not chosen may spill into those that
+    are. Whatever rows are left out, those that stay know their place in the source (``kept``).
     """
 
     all_values: Float[np.ndarray, "rows columns"]
     all_names: list[str]
-    places: list[int]
+    places: list[int]  # of the chosen columns among these
     origin: Origin
-    kept: Int[np.ndarray, " rows"]
-    limits: Box | None = None
-    limits_note: str = ""
+    kept: Int[np.ndarray, " rows"]  # the number, in the source, of each row that is still here
+    limits: Box | None = None  # what could be recorded in the chosen columns, where it is known
+    limits_note: str = ""  # how far to trust that
     spillover: Compensation | None = None
-    group: Int[np.ndarray, " rows"] | None = None
+    group: Int[np.ndarray, " rows"] | None = None  # of each row, numbers from 0
     group_name: str = ""
     group_names: tuple[str, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    frame: tuple[int, int] | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)  # columns that are no data, and why
+    dropped: Mapping[str, int] = field(default_factory=dict)  # reasons, and how many rows for each
+    frame: tuple[int, int] | None = None  # shape of the matrix whose entries the columns are
 
     @property
     def source(self) -> str:
-        """The name of the file, or what else it came from."""
         return self.origin.name
 
     @property
     def path(self) -> Path:
-        """Of the file, where it is one."""
         return self.origin.path
 
     @property
-    def rows_read(self) -> int:
-        """How many there were before any were left out."""
-        return len(self.kept) + sum(self.dropped.values())
-
-    @property
     def names(self) -> list[str]:
-        """Names of the chosen columns."""
+        """Of the chosen columns."""
         return [self.all_names[place] for place in self.places]
 
     @property
     def values(self) -> Float[np.ndarray, "rows chosen"]:
         """The chosen columns."""
         return self.all_values[:, self.places]
+
+    @property
+    def rows_read(self) -> int:
+        """How many there were before any were left out."""
+        return len(self.kept) + sum(self.dropped.values())
 
     @property
     def matrices(self) -> Float[np.ndarray, "rows d p"] | None:
@@ -217,9 +158,9 @@ class Table:
             dropped={**self.dropped, why: len(rows)},
         )
 
-    def told(self, rows: Int[np.ndarray, " some"]) -> str:
+    def describe(self, rows: Int[np.ndarray, " some"]) -> str:
         """The first few of some rows, by their place in the source."""
-        return self.origin.told(self.kept[rows])
+        return self.origin.describe(self.kept[rows])
 
 
 def settle_missing(table: Table, what: str) -> Table:
@@ -231,8 +172,8 @@ def settle_missing(table: Table, what: str) -> Table:
         return table.without(rows, "have a missing value")
     raise DataError(
         f"{len(rows):,} of {len(table.kept):,} rows of {table.source} have a missing or infinite "
-        f"value in {', '.join(names)}: {table.told(rows)}. Leave them out with --missing drop if "
-        "the reason has nothing to do with the value; or choose other columns with --columns"
+        f"value in {', '.join(names)}: {table.describe(rows)}. Leave them out with --missing drop "
+        "if the reason has nothing to do with the value; or choose other columns with --columns"
     )
 
 
@@ -243,8 +184,8 @@ def check_finite(table: Table, detectors: Sequence[str]) -> None:
     if len(rows):
         raise DataError(
             f"{len(rows):,} of {len(table.kept):,} events have a missing or infinite value in "
-            f"{', '.join(names)} ({table.told(rows)}); leave these rows out: a value that was not "
-            "recorded is not an event"
+            f"{', '.join(names)} ({table.describe(rows)}); leave these rows out: a value that was "
+            "not recorded is not an event"
         )
 
 

@@ -30,7 +30,7 @@ def settle_outside(table: Table, window: Region | None, what: str, *, note: str 
     shown = ", ".join(f"{name} {value:.6g}" for name, value in zip(table.names, first, strict=True))
     raise DataError(
         f"{len(rows):,} of {len(values):,} rows of {table.source} lie outside the window "
-        f"{window!r}: {table.told(rows)}; the first is {shown}. {by_column}{note}The "
+        f"{window!r}: {table.describe(rows)}; the first is {shown}. {by_column}{note}The "
         "window is what could be recorded, so nothing lies outside of it: give the true limits "
         "with --lower, --upper or --region, or leave these rows out with --outside drop if they "
         "were to be cut off"
@@ -57,8 +57,8 @@ def check_inside(table: Table, box: Box, note: str) -> None:
     if not len(rows):
         return
     raise DataError(
-        f"{len(rows):,} of {len(values):,} events lie outside the window ({table.told(rows)}): in "
-        f"{'; '.join(_sides(box, table.names, values))}. A window is what could be recorded, on "
+        f"{len(rows):,} of {len(values):,} events lie outside the window ({table.describe(rows)}): "
+        f"in {'; '.join(_sides(box, table.names, values))}. A window is what could be recorded, on "
         f"the instrument's scale, so no event lies outside. {note}Give the true limits with "
         f"window={{{table.names[0]!r}: (lower, upper), ...}}, None for no limit; or leave these "
         "rows out, if they were to be cut off"
@@ -71,18 +71,18 @@ def _sides(
     """For boxes: how many below and above, column by column where there are any."""
     if not isinstance(window, Box):
         return []
-    told = []
+    found = []
     for name, column, low, high, at_low, at_high in zip(
         names, values.T, *_of_columns(window, len(names)), strict=True
     ):
         under = int((column < low if at_low else column <= low).sum())
         over = int((column > high if at_high else column >= high).sum())
         if under or over:
-            told.append(
+            found.append(
                 f"{name}: {under:,} below {low:g}, {over:,} above {high:g} (data from "
                 f"{column.min():g} to {column.max():g})"
             )
-    return told
+    return found
 
 
 def _of_columns(box: Box, size: int) -> list[np.ndarray]:

@@ -10,8 +10,16 @@ from offcut import plots
 from offcut.app.fit.request import named, of
 from offcut.app.html import Hover, Section, Series
 from offcut.app.html.markup import literal
-from offcut.plots.rejection_models import _white_to
-from offcut.plots.style import BLUE, CHAIN_COLOURS, INK, STYLE, distinct_words, pyplot, words
+from offcut.plots.style import (
+    BLUE,
+    CHAIN_COLOURS,
+    INK,
+    STYLE,
+    distinct_words,
+    pyplot,
+    white_to,
+    words,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,7 +112,7 @@ def density_maps(result: CurveResult, section: Section) -> None:
         with plt.rc_context(STYLE):
             figure, ax = plt.subplots(figsize=(5.6, 4.6), layout="constrained")
             mean = band.mean.reshape(side, side).T
-            image = ax.pcolormesh(*axes, mean, cmap=_white_to(BLUE), rasterized=True, vmin=0)
+            image = ax.pcolormesh(*axes, mean, cmap=white_to(BLUE), rasterized=True, vmin=0)
             ax.contour(*axes, mean, colors=INK, linewidths=0.6)
             x = result.fit.task.data[name][:MOST_POINTS]
             ax.plot(*x.T, ".", color=INK, markersize=2, alpha=0.4)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from offcut.driver.checkpoints import forget, refuse_in_use
@@ -137,7 +138,7 @@ class OwnedFolder:
         writer = csv.writer(text)
         writer.writerow(head)
         for row in rows:
-            writer.writerow([cell.item() if hasattr(cell, "item") else cell for cell in row])
+            writer.writerow([cell.item() if isinstance(cell, np.generic) else cell for cell in row])
         return self.put(name, text.getvalue())
 
     def make_folder(self, name: str) -> None:

@@ -101,7 +101,7 @@ def _check_orthonormal(table: Table, frames: np.ndarray) -> None:
     angles = "" if p == 1 else f" and XᵀX = {np.round(gram[wrong[0]], 3).tolist()}"
     raise DataError(
         f"{len(wrong):,} of {n:,} rows of {table.path.name} are no frames of {d} by {p}: "
-        f"{table.told(wrong)}. Columns must have length 1 and be perpendicular to each other; "
+        f"{table.describe(wrong)}. Columns must have length 1 and be perpendicular to each other; "
         f"those of the first such row have length {lengths}{angles}. Are entries in another order "
         "(--order rows), of another frame (--frame 3x2), or not the right columns (--columns)?"
     )

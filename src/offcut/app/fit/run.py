@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -130,25 +130,16 @@ def _sampled(
 def noticed() -> Iterator[list[str]]:
     """Collect the texts of warnings about trust; all others go their way."""
     found: list[str] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", TrustWarning)
-        show = warnings.showwarning
-
-        def collect(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
-            if issubclass(category, TrustWarning):
-                found.append(str(message))
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", TrustWarning)
+            yield found
+    finally:
+        for one in caught:
+            if issubclass(one.category, TrustWarning):
+                found.append(str(one.message))
             else:
-                show(message, category, filename, lineno, file, line)
-
-        warnings.showwarning = collect
-        yield found
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
 def check_names(task: Task) -> None:

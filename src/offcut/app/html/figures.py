@@ -86,7 +86,6 @@ def sphere_data(
     modes: Sequence[Cap],
     ahead: Sequence[Cap] | None,
     names: Sequence[str],
-    axes_names: Sequence[str],
 ) -> dict[str, Any]:
     """Points of each column, its modal direction and its circles (angles in radians)."""
     x = np.asarray(x, float)
@@ -106,7 +105,7 @@ def sphere_data(
         for new in [None if ahead is None else ahead[mode.column]]
     ]
     share = float(modes[0].probability)
-    return {"columns": columns, "axes": list(axes_names), "share": share}
+    return {"columns": columns, "axes": ["x", "y", "z"], "share": share}
 
 
 #: Colours of our pictures, and the page's own, which differ in the dark.

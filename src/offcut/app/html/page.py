@@ -49,8 +49,8 @@ class Section:
     that makes an element of it.
     """
 
-    def __init__(self, page: Page, title: str, anchor: str, level: int) -> None:
-        self.page, self.title, self.anchor, self.level = page, title, anchor, level
+    def __init__(self, page: Page, title: str, anchor: str) -> None:
+        self.page, self.title, self.anchor = page, title, anchor
         self.parts: list[dict[str, Any]] = []
 
     def _add(self, kind: str, **part: Any) -> None:
@@ -125,10 +125,9 @@ class Section:
         names: Sequence[str],
         name: str,
         caption: str,
-        axes_names: Sequence[str] = ("x", "y", "z"),
     ) -> None:
         """Frames (n, 3, p) on a sphere that the reader turns; circles as from ``model.regions``."""
-        sphere = sphere_data(x, modes, ahead, names, axes_names)
+        sphere = sphere_data(x, modes, ahead, names)
         self._add("globe", name=self.page.own_name(name), sphere=sphere, caption=caption)
 
     def code(self, text: str) -> None:
@@ -179,9 +178,9 @@ class Page:
         self.sections: list[Section] = []
         self._names: set[str] = {"top"}
 
-    def section(self, title: str, anchor: str | None = None, level: int = 2) -> Section:
+    def section(self, title: str, anchor: str | None = None) -> Section:
         """A new section at the end; it appears in the table of contents."""
-        section = Section(self, title, self.own_name(anchor or anchor_of(title)), level)
+        section = Section(self, title, self.own_name(anchor or anchor_of(title)))
         self.sections.append(section)
         return section
 

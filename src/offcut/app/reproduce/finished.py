@@ -56,18 +56,19 @@ class RunStore:
         ``checkpoint``.
     log : callable
         Called with a line of text when something begins or ends.
-    progress : bool
-        Whether runs show their bars on a terminal.
 
     Attributes
     ----------
     again : list of str
         Names of what was found finished.
+    runs : list of (label, posterior, seconds)
+        All that were asked for.
     """
 
-    def __init__(self, folder: Path, log: Callable[[str], None], progress: bool = True) -> None:
-        self.folder, self.log, self.progress = folder, log, progress
+    def __init__(self, folder: Path, log: Callable[[str], None]) -> None:
+        self.folder, self.log = folder, log
         self.again: list[str] = []
+        self.runs: list[tuple[str, xr.DataTree, float]] = []
 
     def sample(
         self,
@@ -76,6 +77,7 @@ class RunStore:
         data: np.ndarray,
         length: Length,
         *,
+        label: str = "",
         seed: int = 0,
         kernel: Kernel | None = None,
         method: str = AUTO,
@@ -96,14 +98,14 @@ class RunStore:
         posterior = None if facts is None else self._stored(file)
         if facts is not None and posterior is not None:
             self._found(name)
-            return FinishedRun(posterior, facts["seconds"], facts["cpu"])
+            return self._run(label, FinishedRun(posterior, facts["seconds"], facts["cpu"]))
         self.log(
             f"{name}: {length.chains} chains of {length.draws * length.thin:,} sweeps after "
             f"{length.warmup:,} ..."
         )
         # Named after what it is of, so that nothing else can take it for its own.
         clock = _Clock(home / f"checkpoint-{digest(json.dumps(made_of))}")
-        settings = {**length._asdict(), "seed": seed, "kernel": kernel, "progress": self.progress}
+        settings = {**length._asdict(), "seed": seed, "kernel": kernel, "progress": False}
         with warnings.catch_warnings(), clock:
             warnings.simplefilter("ignore", offcut.errors.TrustWarning)  # they are on the page
             posterior = offcut.sample(
@@ -116,7 +118,11 @@ class RunStore:
         _keep(home, made_of, {"seconds": clock.seconds, "cpu": clock.cpu})
         clock.forget()
         self.log(f"{name}: done in {clock.seconds:.0f} s")
-        return FinishedRun(posterior, clock.seconds, clock.cpu)
+        return self._run(label, FinishedRun(posterior, clock.seconds, clock.cpu))
+
+    def _run(self, label: str, finished: FinishedRun) -> FinishedRun:
+        self.runs.append((label, finished.posterior, finished.seconds))
+        return finished
 
     def _stored(self, file: Path) -> xr.DataTree | None:
         """Draws of an earlier call, unless they are damaged."""

@@ -21,17 +21,7 @@ from typing import Protocol, cast
 
 from offcut.app.html import Page, Section
 from offcut.app.reproduce.finished import RunStore
-from offcut.app.reproduce.versus_paper import (
-    FULL,
-    NOT_RUN,
-    OTHER,
-    QUICK,
-    SIMULATED,
-    Claim,
-    Length,
-    PartReport,
-    Plan,
-)
+from offcut.app.reproduce.versus_paper import FULL, QUICK, Claim, Length, PartReport, Plan, Verdict
 from offcut.errors import DataError, OffcutError, SettingsError
 from offcut.files import made, refuse_file
 
@@ -132,11 +122,13 @@ def _checked(data: Path, parts: Sequence[str]) -> Path:
 
 
 class Part(Protocol):
-    """The module of a part: its runs, and what the page shows of them."""
+    """The module of a part: its title, its runs, and what its section shows of them."""
+
+    TITLE: str
 
     def run(self, store: RunStore, plan: Plan, data: Path | None) -> object: ...
 
-    def show(self, page: Page, found: object, plan: Plan) -> list[Claim]: ...
+    def show(self, section: Section, found: object, plan: Plan) -> list[Claim]: ...
 
 
 def module_of(part: str) -> Part:
@@ -190,7 +182,7 @@ def run_part(pipe: Connection, part: str, plan: Plan, data: Path | None, output:
     if hasattr(os, "setsid"):
         os.setsid()  # Ctrl-C reaches it once, through _stop
     folder = output / "runs" / plan.name
-    store = RunStore(folder, pipe.send, progress=False)
+    store = RunStore(folder, pipe.send)
     try:
         import matplotlib
 
@@ -198,9 +190,11 @@ def run_part(pipe: Connection, part: str, plan: Plan, data: Path | None, output:
         module = module_of(part)
         found = module.run(store, plan, data)
         pipe.send("pictures and tables ...")
-        page = Page(part, figures=output / "figures")
-        rows = module.show(page, found, plan)
-        PartReport.of(page, rows, store.again).save(folder, part)
+        section = Page(part, figures=output / "figures").section(module.TITLE, part)
+        rows = module.show(section, found, plan)
+        if store.runs:
+            section.runs(store.runs)
+        PartReport(module.TITLE, section.parts, rows, store.again).save(folder, part)
         pipe.send("done")
     except KeyboardInterrupt:
         pipe.send(KeyboardInterrupt(part))
@@ -247,8 +241,8 @@ def write_page(
     )
     top = page.section("In short", "summary")
     reports = {part: PartReport.load(output / "runs" / plan.name, part) for part in parts}
-    for report in reports.values():
-        report.add_to(page)
+    for part, report in reports.items():
+        page.section(report.title, part).parts += report.parts
     _summary(top, {part: report.rows for part, report in reports.items()}, plan, data)
     again = [name for report in reports.values() for name in report.again]
     _made(page.section("How this page was made", "made"), plan, again, started, command)
@@ -257,8 +251,10 @@ def write_page(
 
 def _summary(section: Section, rows: dict[str, list[Claim]], plan: Plan, data: Path | None) -> None:
     everything = [row for part in rows.values() for row in part]
-    compared = [row for row in everything if row.verdict not in (SIMULATED, NOT_RUN)]
-    differ = sum(row.verdict == OTHER for row in compared)
+    compared = [
+        row for row in everything if row.verdict not in (Verdict.SIMULATED, Verdict.NOT_RUN)
+    ]
+    differ = sum(row.verdict == Verdict.OTHER for row in compared)
     section.text(
         f"{len(compared)} numbers and claims of the paper are compared; **{differ}** differ, and "
         "the sections say why, as far as it is known. Everything in the columns headed Here was "

@@ -11,19 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 import offcut
-from offcut.app.html import Page, Section
+from offcut.app.html import Section
 from offcut.app.html.markup import number, percent
 from offcut.app.reproduce.finished import FinishedRun, RunStore
 from offcut.app.reproduce.versus_paper import (
-    CLOSE,
-    NOT_RUN,
-    OTHER,
-    SAME,
-    UNKNOWN,
     Claim,
     Plan,
+    Verdict,
     checked,
     counted,
+    graded,
     ratio,
     tabulate,
     timed,
@@ -85,6 +82,7 @@ def _neighbours(place: tuple[np.integer, ...], shape: tuple[int, ...]) -> list[i
     return [int(k) for k in np.ravel_multi_index(kept.T, shape)]
 
 
+TITLE = "Flow cytometry (section 5)"
 GROUPS = ("control", "positive")
 #: What the paper reports: events, mean |Y|, and an upper limit of minutes for 1,000 iterations.
 PAPER_EVENTS = {"control": 6809, "positive": 9083}
@@ -127,14 +125,14 @@ def run(store: RunStore, plan: Plan, data: Path | None = None) -> dict[str, Fit]
         events = offcut.datasets.gvhd(name if truncated else "control")
         model = model_of(events, truncated)
         length = plan.mixture if truncated or plan.ignored is None else plan.ignored
-        finished = store.sample(f"gvhd-{name}", model, events.values, length)
+        label = f"gvhd {name}" if truncated else "gvhd control, truncation ignored"
+        finished = store.sample(f"gvhd-{name}", model, events.values, length, label=label)
         found[name] = Fit(model, events, finished)
     return found
 
 
-def show(page: Page, found: dict[str, Fit], plan: Plan) -> list[Claim]:
+def show(section: Section, found: dict[str, Fit], plan: Plan) -> list[Claim]:
     """The figure of section 5, its numbers, and what else the runs say."""
-    section = page.section("Flow cytometry (section 5)", "gvhd")
     section.text(
         "Four markers of two blood samples, recorded from 0 to 1,024: what lies below zero was "
         "lost. Each sample is a Dirichlet process mixture of normals seen through that window, "
@@ -147,11 +145,6 @@ def show(page: Page, found: dict[str, Fit], plan: Plan) -> list[Claim]:
     rows += _claims(peaks)
     tabulate(section, rows)
     _mode_table(section, peaks)
-    names = {**{name: name for name in GROUPS}, "ignored": "control, truncation ignored"}
-    section.runs(
-        (f"gvhd {names[name]}", fit.finished.posterior, fit.finished.seconds)
-        for name, fit in found.items()
-    )
     return rows
 
 
@@ -217,7 +210,7 @@ def _rejections(name: str, fit: Fit) -> list[Claim]:
             f"{paper:,} on average",
             f"{ours:,.0f} on average (chains: {by_chain})",
             ratio(ours, paper),
-            CLOSE if 0.8 < ours / paper < 1.25 else OTHER,
+            graded(False, close=0.8 < ours / paper < 1.25),
             "The paper does not state its normal–inverse-Wishart prior, and |Y| hangs on it: mass "
             "beyond the edge is poorly identified. How far chains agree on |Y| is in the "
             "diagnostics below.",
@@ -270,7 +263,7 @@ def _ignored(clear: dict[str, list[Mode]]) -> list[Claim]:
         ("Truncation ignored, control: edges", "modes forced away from the edges"),
     )
     if "ignored" not in clear:
-        return [Claim(quantity, paper, "", "", NOT_RUN) for quantity, paper in claims]
+        return [Claim(quantity, paper, "", "", Verdict.NOT_RUN) for quantity, paper in claims]
     ours, theirs = len(clear["ignored"]), len(clear["control"])
     rows = [
         checked(
@@ -288,10 +281,12 @@ def _ignored(clear: dict[str, list[Mode]]) -> list[Claim]:
             Claim(
                 *claims[1],
                 f"modes near the lower edge of CD8b move by {up:+.3f} (the grid's step is "
-                f"{step:.3f})", "", UNKNOWN if abs(up) < step else SAME if up > 0 else OTHER,
+                f"{step:.3f})",
+                "",
+                graded(up > 0, unclear=abs(up) < step),
                 "A normal that must keep its mass in the window cannot lean on the edge.",
             )
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -8,22 +8,13 @@ import jax
 import numpy as np
 
 import offcut
-from offcut.app.html import Hover, Page, Section, Series
+from offcut.app.html import Hover, Section, Series
 from offcut.app.reproduce.finished import FinishedRun, RunStore
 from offcut.app.reproduce.section6_vectorcardiograms import model_of_the_paper
-from offcut.app.reproduce.versus_paper import (
-    CLOSE,
-    NOT_RUN,
-    OTHER,
-    SAME,
-    UNKNOWN,
-    Claim,
-    Plan,
-    checked,
-    tabulate,
-)
+from offcut.app.reproduce.versus_paper import Claim, Plan, Verdict, checked, graded, tabulate
 from offcut.plots.style import BLUE, GREY, ORANGE, STYLE, pyplot
 
+TITLE = "An approximate sampler, measured (section 6.5)"
 #: Posterior means of kappa and their Monte Carlo errors, by dimension and method.
 Means = dict[int, dict[str, tuple[np.ndarray, np.ndarray]]]
 #: The paper's setting: 50 frames of three columns.
@@ -56,6 +47,7 @@ def run(store: RunStore, plan: Plan, data: Path | None = None) -> dict[int, dict
                 model_of_the_paper(),
                 simulate(d),
                 (plan.approximate_exchange if method == "exchange" else None) or plan.approximate,
+                label=f"d = {d}, {method}",
                 method=method,
             )
             for method in methods
@@ -64,9 +56,8 @@ def run(store: RunStore, plan: Plan, data: Path | None = None) -> dict[int, dict
     }
 
 
-def show(page: Page, found: dict[int, dict[str, FinishedRun]], plan: Plan) -> list[Claim]:
+def show(section: Section, found: dict[int, dict[str, FinishedRun]], plan: Plan) -> list[Claim]:
     """Figure 4: errors of the posterior mean by dimension."""
-    section = page.section("An approximate sampler, measured (section 6.5)", "approximate")
     section.text(
         f"{FRAMES} simulated frames of three columns in d dimensions, κ = (1, 5, 10), as in the "
         "paper. The exchange sampler is exact and taken for the truth (in the quick version "
@@ -86,11 +77,6 @@ def show(page: Page, found: dict[int, dict[str, FinishedRun]], plan: Plan) -> li
             for method, mean in by_method.items()
         ],
         "Posterior means with Monte Carlo errors",
-    )
-    section.runs(
-        (f"d = {d}, {method}", one.posterior, one.seconds)
-        for d, runs in found.items()
-        for method, one in runs.items()
     )
     return rows
 
@@ -147,7 +133,7 @@ def _rows(means: Means) -> list[Claim]:
     for d in PAPER_DIMENSIONS:
         paper = "close" if d == 5 else "underestimates" if d < 5 else "overestimates"
         if d not in means:
-            rows.append(Claim(f"Approximate sampler at d = {d}", paper, "", "", NOT_RUN))
+            rows.append(Claim(f"Approximate sampler at d = {d}", paper, "", "", Verdict.NOT_RUN))
             continue
         away, error = _away(means, d, "asymptotic")
         if d == 5:
@@ -164,29 +150,32 @@ def _agreement(means: Means) -> Claim:
     """Of augmentation and exchange, where both ran."""
     claim = ("Hamiltonian sampler against exchange", "almost no error")
     if not all("exchange" in by_method for by_method in means.values()):
-        return Claim(*claim, "", "", NOT_RUN)
+        return Claim(*claim, "", "", Verdict.NOT_RUN)
     z = max(float(np.max(np.abs(a) / e)) for a, e in (_away(means, d, "augment") for d in means))
     here = f"at most {z:.1f} Monte Carlo errors over all d and κ"
     return checked(*claim, here, z < ERRORS, "One of the two ran too briefly.")
 
 
-def _direction(away: np.ndarray, error: np.ndarray, sign: int) -> tuple[str, str]:
+def _direction(away: np.ndarray, error: np.ndarray, sign: int) -> tuple[Verdict, str]:
     """Whether all concentrations are off in one direction, as far as errors tell."""
     clear = np.abs(away) > TOLD_APART * error
     right, wrong = clear & (sign * away > 0), clear & (sign * away < 0)
     if right.all():
-        return SAME, ""
+        return Verdict.SAME, ""
     if wrong.any():
-        return OTHER, "One data set for each d, as in the paper: not every κ need follow."
-    return UNKNOWN, f"{int(right.sum())} of {len(away)} are off by more than their errors allow."
+        return Verdict.OTHER, "One data set for each d, as in the paper: not every κ need follow."
+    return (
+        Verdict.UNKNOWN,
+        f"{int(right.sum())} of {len(away)} are off by more than their errors allow.",
+    )
 
 
-def _closeness(means: Means, away: np.ndarray) -> tuple[str, str]:
+def _closeness(means: Means, away: np.ndarray) -> tuple[Verdict, str]:
     """Whether errors at d = 5 are the smallest of all dimensions, for each concentration."""
     others = [np.abs(_away(means, d, "asymptotic")[0]) for d in means if d != 5]
     smallest = np.abs(away) <= np.min(others, axis=0) if others else np.ones(len(away), bool)
     why = f"The smallest error of all d for {int(smallest.sum())} of {len(away)} concentrations."
-    return (SAME if smallest.all() else CLOSE if smallest.any() else OTHER), why
+    return graded(bool(smallest.all()), bool(smallest.any())), why
 
 
 def _signed(away: np.ndarray) -> str:

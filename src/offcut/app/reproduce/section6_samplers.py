@@ -9,26 +9,18 @@ from typing import TypedDict
 import numpy as np
 
 import offcut
-from offcut.app.html import Hover, Page, Section, Series
+from offcut.app.html import Hover, Section, Series
 from offcut.app.html.markup import number
 from offcut.app.reproduce.finished import RunStore
 from offcut.app.reproduce.section6_vectorcardiograms import WARNING, frames_from, model_of_the_paper
-from offcut.app.reproduce.versus_paper import (
-    CLOSE,
-    OTHER,
-    SAME,
-    SIMULATED,
-    UNKNOWN,
-    Claim,
-    Plan,
-    tabulate,
-)
+from offcut.app.reproduce.versus_paper import Claim, Plan, Verdict, graded, tabulate
 from offcut.base import Kernel
 from offcut.checks.comparison import Rate, rate_of
 from offcut.driver.timed import Chain, Stretch
 from offcut.numerics.ess import effective_size
 from offcut.plots.style import CHAIN_COLOURS, STYLE, pyplot
 
+TITLE = "Exact samplers compared (section 6.4)"
 #: Standard deviations of random-walk steps and leapfrog step sizes, on log kappa.
 WALK_SCALES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.45)
 STEP_SIZES = (0.02, 0.04, 0.07, 0.1, 0.14, 0.18)
@@ -122,9 +114,8 @@ def _rate(stretch: Stretch) -> float:
     return float(np.median(sizes) / stretch.seconds)
 
 
-def show(page: Page, found: Found, plan: Plan) -> list[Claim]:
+def show(section: Section, found: Found, plan: Plan) -> list[Claim]:
     """Figure 3 and what the paper reads off it."""
-    section = page.section("Exact samplers compared (section 6.4)", "samplers")
     section.text(
         "Effective draws of κ per CPU-second on the frames of the section before (median of both "
         "concentrations, as in the paper): random walks by the size of their steps, with rejected "
@@ -143,7 +134,7 @@ def show(page: Page, found: Found, plan: Plan) -> list[Claim]:
     _picture(section, "right", trajectories, "leapfrog step of log κ")
     rows = _rows(found["walks"], found["trajectories"], found["asymptotic"])
     if found["frames"] == "simulated":
-        rows = [row._replace(verdict=SIMULATED) for row in rows]
+        rows = [row._replace(verdict=Verdict.SIMULATED) for row in rows]
     tabulate(section, rows)
     section.table(
         ["Sampler", "Best step", "Effective draws per CPU-second (95%)", "µs a sweep"],
@@ -201,12 +192,11 @@ def _picture(section: Section, side: str, lines: dict[str, Line], label: str) ->
     )
 
 
-def _nearness(ours: np.ndarray, theirs: tuple[float, float]) -> str:
+def _nearness(ours: np.ndarray, theirs: tuple[float, float]) -> Verdict:
     """One of our values within the paper's range, within a factor of two of it, or neither."""
     low, high = theirs
-    if any(low <= value <= high for value in ours):
-        return SAME
-    return CLOSE if any(low / 2 <= value <= 2 * high for value in ours) else OTHER
+    within = any(low <= value <= high for value in ours)
+    return graded(within, any(low / 2 <= value <= 2 * high for value in ours))
 
 
 def _between(first: Line, second: Line) -> tuple[float, float, float]:
@@ -240,14 +230,13 @@ def _rows(walks: dict[str, Line], trajectories: dict[int, Line], asymptotic: Lin
         ),
         Claim(
             "Exchange against random walk", "slightly better", _times(ratio), "",
-            UNKNOWN if ratio[1] < 1 < ratio[2] else SAME if 1 < ratio[0] < 2 else OTHER,
+            graded(1 < ratio[0] < 2, unclear=ratio[1] < 1 < ratio[2]),
             "It depends on what a simulated frame costs beside a rejected one: here rejected "
             "frames are cut short where their first columns decide.",
         ),
         Claim(
             "Hamiltonian against the best walk", "an order of magnitude better", _times(gain), "",
-            SAME if gain[1] < PAPER_GAIN < gain[2] or 7 < gain[0] < 15 else
-            CLOSE if 3 < gain[0] < 30 else OTHER,
+            graded(gain[1] < PAPER_GAIN < gain[2] or 7 < gain[0] < 15, 3 < gain[0] < 30),
             "What a gradient costs beside drawing the rejections differs from the paper's R.",
         ),
         Claim(
@@ -256,21 +245,20 @@ def _rows(walks: dict[str, Line], trajectories: dict[int, Line], asymptotic: Lin
             f"{numbers[-1]} of size " + ", ".join(f"{s:.2g}" for s in steps)
             + " (in the units of either κ)", "",
             _nearness(steps, PAPER_STEP)
-            if PAPER_LEAPFROGS[0] <= numbers[-1] <= PAPER_LEAPFROGS[1] else OTHER,
+            if PAPER_LEAPFROGS[0] <= numbers[-1] <= PAPER_LEAPFROGS[1] else Verdict.OTHER,
             f"Steps on log κ again.{edge}",
         ),
         Claim(
             "Numbers of leapfrog steps, worst to best", "1, 10, 5, 3 (at a step of 0.5)",
             f"{', '.join(map(str, numbers))} (each at its best step)", "",
-            SAME if numbers == [1, 10, 5, 3]
-            else CLOSE if numbers[-1] in PAPER_LEAPFROGS else OTHER,
+            graded(numbers == [1, 10, 5, 3], numbers[-1] in PAPER_LEAPFROGS),
             "" if numbers == [1, 10, 5, 3] else "Neighbours in this order may differ by less than "
             "their intervals.",
         ),
         Claim(
             "Approximate sampler against the exact ones, a sweep", f"about {PAPER_SPEED:g} times "
             "as fast", f"{speed:.2g} times", f"{speed / PAPER_SPEED:.2g} of the paper's factor",
-            SAME if 0.5 < speed / PAPER_SPEED < 2 else OTHER,
+            graded(0.5 < speed / PAPER_SPEED < 2),
             "Compiled, a rejection sampler and a formula are not as far apart as in R, or further: "
             "it is a matter of the code.",
         ),

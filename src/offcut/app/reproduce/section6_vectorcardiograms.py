@@ -14,21 +14,13 @@ import numpyro.distributions as dist
 from scipy import optimize
 
 import offcut
-from offcut.app.html import Page, Section
+from offcut.app.html import Section
 from offcut.app.reproduce.finished import FinishedRun, RunStore
-from offcut.app.reproduce.versus_paper import (
-    CLOSE,
-    OTHER,
-    SAME,
-    SIMULATED,
-    Claim,
-    Plan,
-    counted,
-    tabulate,
-)
+from offcut.app.reproduce.versus_paper import Claim, Plan, Verdict, counted, graded, tabulate
 from offcut.errors import DataError
 from offcut.langevin.normaliser import log_normaliser, log_normaliser_of
 
+TITLE = "Orientations of the heart (section 6.3)"
 #: What the paper reports.
 PAPER_FRAMES = 98
 PAPER_ESTIMATE = (11.9, 5.9)
@@ -86,21 +78,29 @@ def model_of_the_paper() -> offcut.MatrixLangevinModel:
 
 
 def run(store: RunStore, plan: Plan, data: Path | None = None) -> list[Frames]:
-    """Every method on every set of frames; models are made once, so that programs are shared."""
-    sets = frames_from(data)
-    found = [Frames(name, x, {}) for name, x in sets.items()]
-    model = model_of_the_paper()
-    for method in plan.methods:
-        length = plan.exchange if method == "exchange" else plan.frames
-        for one in found:
-            name = f"frames-{one.name}-{method}"
-            one.runs[method] = store.sample(name, model, one.x, length, method=method)
-    return found
+    """Every method on every set of frames."""
+    return [
+        Frames(
+            name,
+            x,
+            {
+                method: store.sample(
+                    f"frames-{name}-{method}",
+                    model_of_the_paper(),
+                    x,
+                    plan.exchange if method == "exchange" else plan.frames,
+                    label=f"{SYSTEMS[name]}, {method}",
+                    method=method,
+                )
+                for method in plan.methods
+            },
+        )
+        for name, x in frames_from(data).items()
+    ]
 
 
-def show(page: Page, found: list[Frames], plan: Plan) -> list[Claim]:
+def show(section: Section, found: list[Frames], plan: Plan) -> list[Claim]:
     """Figure 2, its numbers, and the posterior by every method beside quadrature."""
-    section = page.section("Orientations of the heart (section 6.3)", "vcg")
     section.text(
         "Each of 98 children has a pair of orthonormal vectors, the orientation of a loop that the "
         "heart's electrical field traces. The model is a matrix Langevin distribution: G is where "
@@ -119,11 +119,6 @@ def show(page: Page, found: list[Frames], plan: Plan) -> list[Claim]:
     tabulate(section, rows)
     for one in found:
         _methods(section, one)
-    section.runs(
-        (f"{SYSTEMS[one.name]}, {method}", one.runs[method].posterior, one.runs[method].seconds)
-        for one in found
-        for method in plan.methods
-    )
     return rows
 
 
@@ -194,7 +189,6 @@ def _estimates(one: Frames, estimate: np.ndarray) -> list[Claim]:
         kappa = np.sort(kappa)[::-1]
         away = kappa - np.array(PAPER_ESTIMATE)
         same, close = bool(np.all(np.abs(away) < 0.05)), bool(np.all(np.abs(away) < 0.5))
-        verdict = SAME if same else CLOSE if close else OTHER
         why = (
             "Both maximise the exact likelihood (Z by quadrature); the paper does not say which "
             "lead system, which H, or how it maximised."
@@ -207,11 +201,11 @@ def _estimates(one: Frames, estimate: np.ndarray) -> list[Claim]:
                 ", ".join(f"{value:g}" for value in PAPER_ESTIMATE),
                 ", ".join(f"{value:.2f}" for value in kappa),
                 ", ".join(f"{value:+.2f}" for value in away),
-                verdict,
+                graded(same, close),
                 "Simulated frames: there is nothing to agree with." if one.simulated else why,
             )
         )
-    return [row._replace(verdict=SIMULATED) for row in rows] if one.simulated else rows
+    return [row._replace(verdict=Verdict.SIMULATED) for row in rows] if one.simulated else rows
 
 
 def _methods(section: Section, one: Frames) -> None:

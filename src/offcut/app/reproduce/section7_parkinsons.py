@@ -8,19 +8,12 @@ import numpy as np
 import xarray as xr
 
 import offcut
-from offcut.app.html import Hover, Page, Section, Series
+from offcut.app.html import Hover, Section, Series
 from offcut.app.html.markup import number, percent
 from offcut.app.reproduce.finished import FinishedRun, RunStore
-from offcut.app.reproduce.versus_paper import (
-    Claim,
-    Plan,
-    checked,
-    counted,
-    ratio,
-    tabulate,
-    timed,
-)
+from offcut.app.reproduce.versus_paper import Claim, Plan, checked, counted, ratio, tabulate, timed
 
+TITLE = "Voices and Parkinson's disease (section 7.2)"
 LABEL = "shimmer, scaled to 0–5"
 COLOURS = {"disease": "blue", "control": "orange"}
 #: What the paper reports.
@@ -53,16 +46,15 @@ def run(store: RunStore, plan: Plan, data: Path | None = None) -> dict[str, Fini
     """Both groups."""
     model = model_of_the_paper()
     return {
-        name: store.sample(f"parkinsons-{name}", model, x, plan.density)
+        name: store.sample(f"parkinsons-{name}", model, x, plan.density, label=f"parkinsons {name}")
         for name, x in shimmer().items()
     }
 
 
-def show(page: Page, found: dict[str, FinishedRun], plan: Plan) -> list[Claim]:
+def show(section: Section, found: dict[str, FinishedRun], plan: Plan) -> list[Claim]:
     """Figures 5 and 6, and their numbers."""
     model, grid = model_of_the_paper(), np.linspace(-1.5, 5.5, 281)
     both = {name: finished.posterior for name, finished in found.items()}
-    section = page.section("Voices and Parkinson's disease (section 7.2)", "parkinsons")
     section.text(
         "Densities of voice shimmer: a normal base bent by a Gaussian process, with the paper's "
         "priors. Data: Little et al. (2007), bundled with Offcut. The paper does not say which "
@@ -87,7 +79,6 @@ def show(page: Page, found: dict[str, FinishedRun], plan: Plan) -> list[Claim]:
     )
     rows = _numbers(model, found, grid, places)
     tabulate(section, rows)
-    section.runs((f"parkinsons {name}", one.posterior, one.seconds) for name, one in found.items())
     return rows
 
 

@@ -8,31 +8,37 @@ from __future__ import annotations
 
 import json
 import math
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from offcut.app.html import Page, Section
+from offcut.app.html import Section
 from offcut.app.html.markup import number
 from offcut.files import made, write
 
-#: How a comparison ends, in a word.
-SAME, CLOSE, OTHER = "as in the paper", "close", "differs"
-FASTER, SIMULATED, UNKNOWN = "faster", "simulated", "not told apart"
-NOT_RUN = "not in the quick version"
 COLUMNS = ("Quantity", "Paper", "Here", "Difference", "Why")
 
 
-class Claim(NamedTuple):
-    """One number or claim of the paper, and what was found here.
+class Verdict(StrEnum):
+    """How a comparison with the paper ends."""
 
-    ``verdict`` is one of the words above; ``why`` says where a difference comes from.
-    """
+    SAME = "as in the paper"
+    CLOSE = "close"
+    OTHER = "differs"
+    FASTER = "faster"
+    SIMULATED = "simulated"
+    UNKNOWN = "not told apart"
+    NOT_RUN = "not in the quick version"
+
+
+class Claim(NamedTuple):
+    """One number or claim of the paper, what was found here, and why it may differ."""
 
     quantity: str
     paper: str
     here: str
     difference: str
-    verdict: str
+    verdict: Verdict
     why: str = ""
 
 
@@ -46,11 +52,25 @@ def tabulate(section: Section, rows: list[Claim], caption: str = "Beside the pap
     )
 
 
+def graded(same: bool, close: bool = False, *, unclear: bool = False) -> Verdict:
+    """The verdict where something may be unclear, else the same, else close, else different."""
+    if unclear:
+        return Verdict.UNKNOWN
+    return Verdict.SAME if same else Verdict.CLOSE if close else Verdict.OTHER
+
+
 def checked(
     quantity: str, paper: str, here: str, holds: bool, why: str = "", *, difference: str = ""
 ) -> Claim:
     """A claim that holds here or does not; ``why`` is said where it does not."""
-    return Claim(quantity, paper, here, difference, SAME if holds else OTHER, "" if holds else why)
+    return Claim(
+        quantity,
+        paper,
+        here,
+        difference,
+        graded(holds),
+        "" if holds else why,
+    )
 
 
 def counted(quantity: str, paper: int, here: int, why: str = "") -> Claim:
@@ -63,8 +83,10 @@ def timed(quantity: str, paper: float, here: float, why: str, *, limit: bool = F
     """A time of the paper in minutes (or an upper limit of it) beside ours in CPU-minutes."""
     theirs = f"less than {paper:g} minutes" if limit else f"{paper:g} minutes"
     if math.isnan(here):
-        return Claim(quantity, theirs, "not known", "", UNKNOWN, "The run was killed and resumed.")
-    verdict = OTHER if here >= paper else SAME if limit else FASTER
+        return Claim(
+            quantity, theirs, "not known", "", Verdict.UNKNOWN, "The run was killed and resumed."
+        )
+    verdict = Verdict.OTHER if here >= paper else Verdict.SAME if limit else Verdict.FASTER
     spent = f"{60 * here:.2g} CPU-seconds, compiling included"
     return Claim(quantity, theirs, spent, "" if limit else ratio(here, paper), verdict, why)
 
@@ -147,28 +169,18 @@ FULL = Plan(
 
 
 class PartReport(NamedTuple):
-    """Sections as (title, anchor, level, parts), comparisons, and runs of an earlier call."""
+    """What the page shows of a part: its section, its claims, and runs of an earlier call."""
 
-    sections: list[tuple[str, str, int, list[dict[str, Any]]]]
+    title: str
+    parts: list[dict[str, Any]]
     rows: list[Claim]
     again: list[str]
-
-    @staticmethod
-    def of(page: Page, rows: list[Claim], again: list[str]) -> PartReport:
-        """From a page that has this part alone."""
-        return PartReport(
-            [(s.title, s.anchor, s.level, s.parts) for s in page.sections], rows, again
-        )
 
     def save(self, folder: Path, part: str) -> None:
         write(made(folder) / f"{part}.json", json.dumps(self))
 
     @staticmethod
     def load(folder: Path, part: str) -> PartReport:
-        sections, rows, again = json.loads((folder / f"{part}.json").read_text("utf-8"))
-        return PartReport([tuple(s) for s in sections], [Claim(*row) for row in rows], again)
-
-    def add_to(self, page: Page) -> None:
-        """At the end of another page."""
-        for title, anchor, level, parts in self.sections:
-            page.section(title, anchor, level).parts += parts
+        title, parts, rows, again = json.loads((folder / f"{part}.json").read_text("utf-8"))
+        claims = [Claim(*row)._replace(verdict=Verdict(row[4])) for row in rows]
+        return PartReport(title, parts, claims, again)

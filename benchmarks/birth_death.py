@@ -14,39 +14,24 @@ equally often.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from offcut.base import FULL, OK, Info, Stage
+import offcut
+from offcut.base import FULL, OK, Info, Kernel, Stage
 from offcut.errors import SettingsError
 from offcut.gp import proposals as points
 from offcut.gp.augmented import AugmentedSampler
+from offcut.gp.data import GPData
+from offcut.gp.plan import Plan, Prepared
 from offcut.gp.proposals import Points
-from offcut.gp.sampler import GPData, Plan, State
+from offcut.gp.sampler import State
 
 #: Noise of a move, in standard deviations of the data; of half the box, where there are none.
 SHIFT, ALONE = 0.3, 1 / 3
-
-
-@dataclass(frozen=True)
-class BirthDeath:
-    """Local birth, death and perturbation of rejections in place of fresh ones.
-
-    Parameters
-    ----------
-    moves : int
-        Births or deaths, and as many perturbations, in each sweep.
-    """
-
-    moves: int = 100
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.moves, int) or isinstance(self.moves, bool) or self.moves < 1:
-            raise SettingsError(f"moves must be a whole number from 1 on, got {self.moves!r}")
 
 
 class BirthDeathSampler(AugmentedSampler):
@@ -54,14 +39,18 @@ class BirthDeathSampler(AugmentedSampler):
 
     redraws = False
 
-    def __init__(self, plan: Plan, update: Any, local: BirthDeath) -> None:
-        super().__init__(plan, update)
-        self.local = local
-        self.kernel_name = f"{update!r} with {local!r}"
+    def __init__(self, plan: Plan, kernel: Kernel, moves: int) -> None:
+        super().__init__(plan._replace(joint=False), kernel)
+        self.moves = moves
+        self.kernel_name = f"{kernel!r} with BirthDeath(moves={moves})"
+
+    @property
+    def key(self) -> tuple:
+        return *super().key, self.moves
 
     def step(self, key: jax.Array, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
         k = jax.random.split(key, 4)
-        held = state.own._replace(f=self._everywhere(state.w, state.own))
+        held = state.points._replace(f=self._everywhere(state.w, state.points))
         room = points.capacity_of(self.plan.layout, held)
         held, accepted, full = self._local(k[0], held, state, jnp.minimum(stage.budget, room), data)
         status = jnp.where(full & (room < stage.budget), FULL, OK)
@@ -70,7 +59,7 @@ class BirthDeathSampler(AugmentedSampler):
         log_rate = self.plan.process.update_rate(
             k[3], moved.log_rate, self.plan.layout.n + held.count, data
         )
-        moved = moved._replace(log_rate=log_rate, own=held)
+        moved = moved._replace(log_rate=log_rate, points=held)
         stats = {"rejected": held.count, "local_acceptance": accepted, **stats, **more}
         return moved, Info({**stats, **self.described(moved, data)}, status, held.count)
 
@@ -89,7 +78,7 @@ class BirthDeathSampler(AugmentedSampler):
         self, key: jax.Array, held: Points, state: State, limit: jax.Array, data: GPData
     ) -> tuple[Points, jax.Array, jax.Array]:
         """All local moves of a sweep: Y, the share accepted, and whether a birth found no room."""
-        plan, n, moves = self.plan, self.plan.layout.n, self.local.moves
+        plan, n, moves = self.plan, self.plan.layout.n, self.moves
         k = jax.random.split(key, 5)
         born = plan.base.propose(k[0], state.base, moves, data)
         born_f = plan.basis.evaluate(state.w, born, held.count)
@@ -161,6 +150,36 @@ class BirthDeathSampler(AugmentedSampler):
         )
         return held, moved
 
-    def resized(self, state: State, capacity: int) -> State:
-        """More room, same content."""
-        return state._replace(own=points.grown(self.plan.layout, state.own, capacity))
+
+class _Local:
+    """A process whose rejections are born, die and move, in place of fresh ones.
+
+    ``moves``: births or deaths, and as many perturbations, in each sweep.
+    """
+
+    moves: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.moves, int) or isinstance(self.moves, bool) or self.moves < 1:
+            raise SettingsError(f"moves must be a whole number from 1 on, got {self.moves!r}")
+
+    def _sampler(self, prepared: Prepared, method: str, kernel: Kernel | None) -> BirthDeathSampler:
+        kernel = offcut.PolyaGamma() if kernel is None else kernel
+        return BirthDeathSampler(prepared.plan, kernel, self.moves)
+
+
+@dataclass(eq=False, repr=False)
+class LocalDensity(_Local, offcut.GPDensity):
+    """``offcut.GPDensity`` with local changes of the rejections."""
+
+    _: KW_ONLY
+    moves: int = 100
+
+
+@dataclass(eq=False, repr=False)
+class LocalIntensity(_Local, offcut.GPIntensity):
+    """``offcut.GPIntensity`` with local changes of the rejections."""
+
+    _: KW_ONLY
+    moves: int = 100
