@@ -66,7 +66,7 @@ def refuse_broken(model: RejectionModel, theta: Theta, worst: Worst) -> None:
 
 
 def broken_promise(
-    model: RejectionModel, theta: Theta, point: Point, log_accept: float
+    model: RejectionModel, theta: Theta, point: PointLike, log_accept: float
 ) -> ModelError:
     """The error for a log_accept that is NaN or above 0, or a window that is no window."""
     place = f"theta={shown(theta)}, y={shown(point)}"
@@ -117,7 +117,7 @@ def inspect_observations(
     """Raise where log a at an observation is NaN, above 0, or -inf."""
     log_accept = log_accept_at_observations(model, layout, theta, data)
 
-    def row(index: int) -> Point:
+    def row(index: int) -> PointLike:
         return jax.tree.map(lambda a: np.asarray(a[index]), data.points)
 
     wrong = np.flatnonzero(is_broken(log_accept))
@@ -135,7 +135,7 @@ def inspect_observations(
         )
 
 
-def _censored_hint(points: list[Point]) -> str:
+def _censored_hint(points: list[PointLike]) -> str:
     """Several impossible values that are all the same may have been written for a limit."""
     values = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(p)]) for p in points]
     if len(values) < 3 or any(len(v) != 1 or v[0] != values[0][0] for v in values):

@@ -171,7 +171,7 @@ def no_room(
     )
 
 
-def _value(model: RejectionModel, points: Points | HostPoints, row: int) -> str:
+def _value(model: RejectionModel, points: Points | HostPoints, row: int | np.integer) -> str:
     return shown(model.recorded(jax.tree.map(lambda a: np.asarray(a[row]), points)))
 
 

@@ -85,7 +85,7 @@ def _is_at(limit: Limit, values: Values, came: Values) -> Flags:
     return same | (near & (_looks_single(values) | _looks_single(limit)))
 
 
-def _looks_single(numbers: Values) -> Bool[np.ndarray | np.bool_, "*point"]:
+def _looks_single(numbers: Values) -> Bool[np.ndarray, " ..."] | np.bool_:
     """Which columns hold nothing but numbers of single precision, not all of them short ones."""
     with np.errstate(over="ignore"):
         single = np.all(numbers == numbers.astype(np.float32), axis=0)

@@ -46,6 +46,10 @@ class Invariance(NamedTuple):
     moved: float  # share of replicates whose theta changed; a test of nothing else would be void
 
 
+#: A statistic that changes by less has not changed: theta goes to another scale and back.
+ROUNDING = 1e-9
+
+
 def plain_stage(budget: int) -> Stage:
     """A step outside warm-up under a budget."""
     no = jnp.array(False)
@@ -149,8 +153,9 @@ def invariance_test(
     for name, values in change.items():
         kept = np.asarray(values)[usable]
         error = kept.std(ddof=1) / np.sqrt(kept.size)
-        z[name] = float(kept.mean() / error) if error > 0 else 0.0
-        moved = max(moved, float(np.mean(np.abs(kept) > 1e-9)))
+        changed = float(np.mean(np.abs(kept) > ROUNDING))
+        z[name] = float(kept.mean() / error) if changed > 0 else 0.0
+        moved = max(moved, changed)
     worst = max(abs(value) for value in z.values())
     p_value = min(1.0, float(2 * distributions.norm.sf(worst)) * len(z))
     return Invariance(z, p_value, int(usable.sum()), moved)

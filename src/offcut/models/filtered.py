@@ -17,7 +17,7 @@ from typing import TypedDict, Unpack
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jaxtyping import Array, ArrayLike, Bool, Float, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
 from offcut.errors import ModelError
 from offcut.models.prior import PriorLike, Theta
@@ -102,11 +102,11 @@ class Source:
         """Parts of a proposal that are never observed."""
         return () if self.noise is None else (TRUE,)
 
-    def recorded(self, point: Point) -> Point:
+    def recorded(self, point: PyTree) -> PyTree:
         """What of a proposal the filter sees."""
         return point if self.noise is None else point[NOISY]
 
-    def true(self, point: Point) -> Point:
+    def true(self, point: PyTree) -> PyTree:
         """What of a proposal the base has drawn."""
         return point if self.noise is None else point[TRUE]
 
@@ -183,7 +183,7 @@ class Filtered(RejectionModel):
         """The base as one batch."""
         return self.source.sample_block(key, theta, size)
 
-    def recorded(self, point: Point) -> Point:
+    def recorded(self, point: PyTree) -> PyTree:
         """The noisy value where there is measurement error."""
         return self.source.recorded(point)
 

@@ -309,8 +309,8 @@ class RejectionModel(Model):
         log_accept = self.log_accept(theta, safe, *covariate)
         return log_proposal + jnp.where(never, 0.0, log1mexp(log_accept))
 
-    def recorded(self, point: Point) -> Point:
-        """What of a proposal the data have."""
+    def recorded(self, point: PyTree) -> PyTree:
+        """What of a proposal the data have: a part of its tree, whatever the leaves are."""
         if not self.latent:
             return point
         if (

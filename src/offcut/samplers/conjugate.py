@@ -19,10 +19,10 @@ from offcut.augmentation.joint import sum_statistics
 from offcut.augmentation.rejections import Layout, Rejected
 from offcut.base import Kernel, Stage, Stats
 from offcut.errors import SettingsError
-from offcut.models.data import Observed
+from offcut.models.data import HostPoints, Observed
 from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
-from offcut.numerics.types import KeyArray, Points
+from offcut.numerics.types import KeyArray, Point
 from offcut.samplers.algorithm2 import AugmentedSampler, State
 from offcut.samplers.conjugacy import Centre, NoMatch
 from offcut.samplers.conjugacy.match import find_conjugate
@@ -106,10 +106,10 @@ class ConjugateSampler(AugmentedSampler):
         finite = [jnp.all(jnp.isfinite(part)) for part in jax.tree.leaves((sums, position))]
         return position, centre, {}, jnp.all(jnp.stack(finite))
 
-    def _true(self, points: Points) -> Points:
+    def _true(self, points: Point) -> Point:
         """What the base has drawn: true values where there is measurement error."""
         assert self.model.source is not None  # or there would be no match
         return self.model.source.true(points)
 
-    def _example(self, data: Observed) -> Points:
+    def _example(self, data: Observed) -> HostPoints:
         return jax.tree.map(lambda a: np.ones(a.shape), self._true(data.points))

@@ -218,7 +218,7 @@ def _climb(
         # Steps on the scale of the candidates, smaller as the climb ends.
         optimiser = optax.adam(optax.cosine_decay_schedule(0.2, CLIMB_STEPS, 0.02))
 
-        def ascend(_: int, carry: tuple) -> tuple:
+        def ascend(_: Int[Array, ""], carry: tuple) -> tuple:
             position, state, best_position, best_score = carry
             score, gradient = jax.value_and_grad(naive)(position, exact)
             better = jnp.isfinite(score) & (score > best_score)

@@ -18,8 +18,9 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from offcut.models.data import HostPoints
 from offcut.models.prior import Theta
-from offcut.numerics.types import KeyArray, Point, Points
+from offcut.numerics.types import KeyArray, Point
 
 #: Sums over points of whatever a family needs of each, the number of these points, and where they
 #: are measured from.
@@ -54,7 +55,7 @@ class Match(ABC):
     description: str
     sites: tuple[str, ...]
 
-    def centre(self, points: Points) -> np.ndarray:
+    def centre(self, points: HostPoints) -> np.ndarray | np.floating:
         """Where to measure from, once from the data on the host: keeps squares from cancelling."""
         return np.zeros(())
 

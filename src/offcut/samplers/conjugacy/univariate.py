@@ -36,8 +36,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from offcut.models.data import HostPoints
 from offcut.models.prior import Theta
-from offcut.numerics.types import KeyArray, Point, Points
+from offcut.numerics.types import KeyArray, Point
 from offcut.samplers.conjugacy import Centre, Count, Match, Unmatched
 from offcut.samplers.conjugacy.reading import Family, Power, Reading, raise_to
 
@@ -242,7 +243,7 @@ class NormalMatch(Match):
     mean_prior: tuple[Known, Precision]
     phi_prior: tuple[Known, Known] | None
 
-    def centre(self, points: Points) -> np.ndarray:
+    def centre(self, points: HostPoints) -> np.ndarray | np.floating:
         """The mean of the data."""
         x = np.asarray(points, float)
         return np.mean(np.log(x) if self.logarithm else x, axis=0)
