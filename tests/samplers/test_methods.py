@@ -21,6 +21,9 @@ from offcut.errors import OffcutError, SettingsError
 from offcut.samplers.choice import prepare
 from offcut.sampling import _identity
 
+#: What does not go together is answered by our own words.
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 X = np.array([0.3, 0.8, 2.0])
 FRAMES = np.linalg.qr(np.random.default_rng(2).normal(size=(4, 3, 2)) + 3 * np.eye(3, 2))[0]
 BOX = offcut.regions.Box(0, 3)
