@@ -26,6 +26,7 @@ from jaxtyping import install_import_hook
 #: Rooms whose annotations are checked in every call of these tests, shapes included.
 CHECKED = (
     "offcut.augmentation",
+    "offcut.base",
     "offcut.checks",
     "offcut.cytometry",
     "offcut.datasets",
@@ -33,6 +34,8 @@ CHECKED = (
     "offcut.estimators",
     "offcut.files",
     "offcut.gp",
+    "offcut.kernels",
+    "offcut.methods",
     "offcut.mixtures",
     "offcut.models",
     "offcut.numerics",

@@ -93,6 +93,7 @@ def test_hooks_are_called_in_their_order_and_doubts_point_to_the_caller() -> Non
     assert kinds[0] == "approximate"
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_what_is_no_model_is_refused() -> None:
     class Duck:
         prepare = Plain.prepare

@@ -15,12 +15,13 @@ Whatever is optional is a method with a default; nobody asks whether an object h
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-import jax
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from offcut.methods import OWN, Method, MethodSettings
+from offcut.numerics.types import KeyArray
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,8 +33,13 @@ MOST_REJECTED = 2**31 - 2**13
 #: Statuses a step may end with. The driver keeps the state from before a step that is not OK.
 OK, FULL, BROKEN = 0, 1, 2
 
-LogDensity = Callable[[jax.Array], jax.Array]
-Stats = dict[str, jax.Array]
+#: theta, unconstrained.
+Position = Float[Array, " d"]
+LogDensity = Callable[[Position], Float[Array, ""]]
+Stats = dict[str, Shaped[Array, "..."]]
+#: The state of a sampler and the arrays that it computes with: pytrees, each sampler's own.
+State = TypeVar("State")
+Data = TypeVar("Data")
 
 
 class Doubt(NamedTuple):
@@ -55,12 +61,12 @@ class Stage(NamedTuple):
     last : the last step of warm-up, after which nothing changes any more.
     """
 
-    budget: jax.Array
-    restricted: jax.Array
-    adapting: jax.Array
-    slow: jax.Array
-    window_end: jax.Array
-    last: jax.Array
+    budget: Int[Array, ""]
+    restricted: Bool[Array, ""]
+    adapting: Bool[Array, ""]
+    slow: Bool[Array, ""]
+    window_end: Bool[Array, ""]
+    last: Bool[Array, ""]
 
 
 class Info(NamedTuple):
@@ -74,8 +80,8 @@ class Info(NamedTuple):
     """
 
     stats: Stats
-    status: jax.Array
-    evidence: Any
+    status: Int[Array, ""]
+    evidence: PyTree
 
 
 class Variable(NamedTuple):
@@ -97,11 +103,24 @@ class Variable(NamedTuple):
     constant: tuple[bool, ...] | None = None
 
 
+class Tuning(NamedTuple):
+    """What a kernel has learnt in warm-up: its step size and the inverse of a mass matrix.
+
+    The matrix is an estimate of the posterior covariance: its diagonal as a vector, or all of it.
+    ``averaging`` and ``moments`` are what the estimates are made of (``offcut.kernels.tuning``).
+    """
+
+    step_size: Float[Array, ""]
+    inverse_mass: Float[Array, " d"] | Float[Array, "d d"]
+    averaging: PyTree
+    moments: PyTree
+
+
 class Kernel:
     """How theta moves on a density: subclass it as a frozen dataclass and write ``step``.
 
     It is hashed to find its compiled program, so its fields are numbers. ``GradientKernel`` and
-    ``WalkKernel`` (``offcut.kernels.base``) have all but the step.
+    ``WalkKernel`` (``offcut.kernels.tuning``) have all but the step.
 
     Attributes
     ----------
@@ -129,13 +148,13 @@ class Kernel:
         """Whether warm-up tunes this kernel."""
         return False
 
-    def first_tuning(self, points: int, size: int) -> Any:
-        """What warm-up starts from, for so many points and dimensions."""
+    def first_tuning(self, points: int, size: int) -> PyTree:
+        """What warm-up starts from, for so many points and dimensions: a ``Tuning``, or None."""
         return None
 
     def step(
-        self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Any
-    ) -> tuple[jax.Array, Stats]:
+        self, key: KeyArray, position: Position, log_density: LogDensity, tuning: Tuning
+    ) -> tuple[Position, Stats]:
         """A new position (unconstrained, a vector) and scalar statistics; pure and compiled.
 
         Among them ``log_density``, that of the position where the step began, and, if the kernel
@@ -143,23 +162,24 @@ class Kernel:
         """
         raise NotImplementedError
 
-    def propose(self, key: jax.Array, position: jax.Array, tuning: Any) -> jax.Array:
+    def propose(self, key: KeyArray, position: Position, tuning: Tuning) -> Position:
         """A symmetric proposal, which the route judges in its own way: of the kind "walk"."""
         raise NotImplementedError
 
 
-class Sampler:
+class Sampler(Generic[State, Data]):
     """What a model hands to the driver: subclass it and write ``start``, ``step`` and ``record``.
 
-    ``data`` is a pytree of arrays, passed in, never baked in. The other methods are for samplers
-    that hold rejections in a buffer; their defaults are those of a sampler without one.
+    States and ``data`` are pytrees of arrays; data are passed in, never baked in. The other methods
+    are for samplers that hold rejections in a buffer; their defaults are those of a sampler without
+    one.
 
     Attributes
     ----------
     method : str
         The route that it goes, one of its model's ``methods``.
     method_settings : MethodSettings or None
-        Those of the route, where it has some.
+        Those of the route, where the user gave some.
     kernel_name : str
         For the result.
     kernel : Kernel or None
@@ -187,15 +207,15 @@ class Sampler:
     draws_exactly: bool = False
     identity: str = ""
 
-    def start(self, key: jax.Array, data: Any, budget: int) -> Any:
+    def start(self, key: KeyArray, data: Data, budget: int) -> State:
         """A first state (host side); raises ``StartError`` where there is none."""
         raise NotImplementedError
 
-    def step(self, key: jax.Array, state: Any, stage: Stage, data: Any) -> tuple[Any, Info]:
+    def step(self, key: KeyArray, state: State, stage: Stage, data: Data) -> tuple[State, Info]:
         """One sweep; pure and compiled."""
         raise NotImplementedError
 
-    def record(self, state: Any) -> dict[str, jax.Array]:
+    def record(self, state: State) -> Stats:
         """The posterior variables at a state; pure and compiled with the step."""
         raise NotImplementedError
 
@@ -203,31 +223,31 @@ class Sampler:
         """What is special about posterior variables and statistics, by name."""
         return {}
 
-    def capacity(self, state: Any) -> int | None:
+    def capacity(self, state: State) -> int | None:
         """Rows of the buffer of rejections, or None where the state has none."""
         return None
 
-    def resized(self, state: Any, capacity: int) -> Any:
+    def resized(self, state: State, capacity: int) -> State:
         """The same state with room for ``capacity`` rejections."""
         return state
 
-    def row_bytes(self, state: Any) -> int:
+    def row_bytes(self, state: State) -> int:
         """Bytes that one more rejection takes."""
         return 0
 
-    def limit(self, state: Any) -> int:
+    def limit(self, state: State) -> int:
         """The most rejections that a step can ever hold, however much memory there is."""
         return MOST_REJECTED
 
-    def rejected(self, state: Any) -> int:
+    def rejected(self, state: State) -> int:
         """|Y| held in the state (0 where none is held)."""
         return 0
 
-    def explain(self, state: Any, evidence: Any) -> Exception:
+    def explain(self, state: State, evidence: PyTree) -> Exception:
         """The error to raise after a BROKEN step."""
         return RuntimeError(f"a step of {self.kernel_name} broke: {evidence}")
 
-    def inspect(self, state: Any, data: Any) -> None:
+    def inspect(self, state: State, data: Data) -> None:
         """Check requirements that the step does not (host side, once a block); raise if broken."""
 
 
@@ -240,7 +260,7 @@ class Request(NamedTuple):
     kernel : of a kind that the method takes; None where the model is to choose.
     """
 
-    data: Any
+    data: Any  # users' own, which each model checks
     covariates: Any
     method: Method
     settings: MethodSettings | None = None
@@ -256,7 +276,7 @@ class Prepared(NamedTuple):
     """
 
     sampler: Sampler
-    arrays: Any
+    arrays: PyTree
     observed: dict[str, np.ndarray]
 
     @property
@@ -310,13 +330,13 @@ class Model:
         ``attrs["approximation"]`` says in what way the draws are not those of the posterior.
         """
 
-    def identity(self) -> Any:
+    def identity(self) -> object:
         """What tells this model from others: its attributes, where they tell all of it.
 
         None where the sampler's own identity does.
         """
         return self
 
-    def data_identity(self, prepared: Prepared) -> Any:
+    def data_identity(self, prepared: Prepared) -> object:
         """What was made of the data that ``prepared.observed`` does not tell, for checkpoints."""
         return None

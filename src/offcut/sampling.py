@@ -31,9 +31,9 @@ from offcut.samplers.direct import why_not_direct
 @in_float64
 def sample(
     model: Model,
-    data: Any,
+    data: object,
     *,
-    covariates: Any = None,
+    covariates: object = None,
     draws: int = 1000,
     warmup: int = 1000,
     chains: int = 4,
@@ -119,8 +119,8 @@ def sample(
 
 def run(
     model: Model,
-    data: Any,
-    covariates: Any,
+    data: object,
+    covariates: object,
     kernel: Kernel | None,
     settings: Settings,
     checkpoint: str | PathLike | None = None,

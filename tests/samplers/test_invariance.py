@@ -40,7 +40,7 @@ def run(model, how, *, control=None, n=5, covariates=(), **options):
     with jax.enable_x64(True):
         layout = Layout.of(n, 1, bool(covariates), len(model.exact_updates))
         if control is not None:
-            sampler = control(model, layout, kernel, *([settings] if settings else []))
+            sampler = control(model, layout, kernel, **({"settings": settings} if settings else {}))
         else:
             sampler = ROUTES[method].sampler(model, layout, kernel, covariates, settings)
         options.setdefault("replicates", 10_000)

@@ -9,7 +9,7 @@ from jax.scipy.special import gammaln
 from offcut.augmentation.algorithm1 import run_algorithm_1, run_shared
 from offcut.numerics.arrays import write_rows
 from offcut.samplers.algorithm2 import AugmentedSampler
-from offcut.samplers.walk import PseudoMarginalSampler, Sound
+from offcut.samplers.walk import Judgement, PseudoMarginalSampler, Sound
 
 
 class NoAugmentation(AugmentedSampler):
@@ -127,13 +127,13 @@ class RefreshedEstimate(PseudoMarginalSampler):
 class IndicatorFromEstimate(PseudoMarginalSampler):
     """The budget is judged by the run that gives the estimate: the target changes."""
 
-    def log_ratio(self, key, theta, new_theta, log_f, state, stage, data):
+    def judge(self, key, proposal, state, stage, data):
         wanted, n = state.log_estimate[1], self.layout.n
         run = run_shared(
             self.model,
             self.layout,
             key,
-            new_theta,
+            proposal.new_theta,
             self.empty_buffer(data),
             stage.budget,
             wanted=wanted.astype(jnp.int32),
@@ -141,7 +141,8 @@ class IndicatorFromEstimate(PseudoMarginalSampler):
         )
         r, k = wanted, run.rejected.count.astype(float)
         log_new = gammaln(r + n + k) - gammaln(r + n) - gammaln(r + k) + gammaln(r)
-        ratio = log_f[1] - log_f[0] + log_new - state.log_estimate[0]
+        ratio = proposal.there - proposal.here + log_new - state.log_estimate[0]
         estimate = jnp.stack([log_new, wanted])
         sound = Sound(jnp.array(True), jnp.array(True))
-        return ratio, estimate, run.rejected.count, run.worst, jnp.array(False), sound
+        count, full = run.rejected.count, jnp.array(False)
+        return Judgement(ratio, estimate, count, run.worst, full, sound)

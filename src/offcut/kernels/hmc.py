@@ -9,15 +9,10 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from offcut.base import LogDensity, Stats
+from offcut.base import LogDensity, Position, Stats, Tuning
 from offcut.errors import SettingsError
-from offcut.kernels.base import (
-    GradientKernel,
-    check_positive,
-    check_target,
-    score_at,
-)
-from offcut.kernels.tuning import Tuning
+from offcut.kernels.tuning import GradientKernel, check_positive, check_target
+from offcut.numerics.types import KeyArray
 
 
 @dataclass(frozen=True)
@@ -54,8 +49,8 @@ class HMC(GradientKernel):
             raise SettingsError(f"jitter must be at least 0 and below 1, got {self.jitter!r}")
 
     def step(
-        self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning
-    ) -> tuple[jax.Array, Stats]:
+        self, key: KeyArray, position: Position, log_density: LogDensity, tuning: Tuning
+    ) -> tuple[Position, Stats]:
         """One HMC transition."""
         from blackjax.mcmc import hmc
 
@@ -74,5 +69,5 @@ class HMC(GradientKernel):
             "n_steps": jnp.int32(self.num_steps),
             "step_size": tuning.step_size,
             "log_density": start.logdensity,
-            **score_at(start.position, start.logdensity_grad),
+            **self.score(start.position, start.logdensity_grad),
         }

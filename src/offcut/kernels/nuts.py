@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 
-from offcut.base import LogDensity, Stats
-from offcut.kernels.base import (
-    GradientKernel,
-    check_positive,
-    check_target,
-    score_at,
-)
-from offcut.kernels.tuning import Tuning
+from offcut.base import LogDensity, Position, Stats, Tuning
+from offcut.kernels.tuning import GradientKernel, check_positive, check_target
+from offcut.numerics.types import KeyArray
 
 
 @dataclass(frozen=True)
@@ -41,8 +35,8 @@ class NUTS(GradientKernel):
         check_target(self.target_acceptance)
 
     def step(
-        self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning
-    ) -> tuple[jax.Array, Stats]:
+        self, key: KeyArray, position: Position, log_density: LogDensity, tuning: Tuning
+    ) -> tuple[Position, Stats]:
         """One NUTS transition."""
         from blackjax.mcmc import hmc, nuts
 
@@ -56,5 +50,5 @@ class NUTS(GradientKernel):
             "n_steps": info.num_integration_steps.astype(jnp.int32),
             "step_size": tuning.step_size,
             "log_density": start.logdensity,
-            **score_at(start.position, start.logdensity_grad),
+            **self.score(start.position, start.logdensity_grad),
         }

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from offcut.base import LogDensity, Stats
-from offcut.kernels.base import WalkKernel, check_positive, check_target
-from offcut.kernels.tuning import Tuning
+from offcut.base import LogDensity, Position, Stats, Tuning
+from offcut.kernels.tuning import WalkKernel, check_positive, check_target
+from offcut.numerics.types import KeyArray
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class RandomWalk(WalkKernel):
             check_target(self.target_acceptance)
 
     def step(
-        self, key: jax.Array, position: jax.Array, log_density: LogDensity, tuning: Tuning
-    ) -> tuple[jax.Array, Stats]:
+        self, key: KeyArray, position: Position, log_density: LogDensity, tuning: Tuning
+    ) -> tuple[Position, Stats]:
         """One Metropolis step."""
         key_walk, key_accept = jax.random.split(key)
         proposal = self.propose(key_walk, position, tuning)

@@ -125,7 +125,6 @@ class PseudoMarginalSampler(WalkSampler):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.method_settings: PseudoMarginal = PseudoMarginal.of(self.method_settings)
         # The noise of the estimate does not vanish with the step: without a floor warm-up would
         # chase the target acceptance down to a step of zero.
         self.smallest_scale = 0.24 / self.layout.p**0.5
@@ -135,7 +134,7 @@ class PseudoMarginalSampler(WalkSampler):
         """r is fixed here for the whole run."""
         walked = super().first_own(key, state, data, budget)
         n, at = int(data.n), self.kappa(state.position)
-        wanted = self.method_settings.acceptances
+        wanted = PseudoMarginal.of(self.method_settings).acceptances
         if wanted is None:
             share = 1 - float(acceptance(at, self.layout.d))
             wanted = int(np.clip(n * n * share, n, MOST_ACCEPTANCES))

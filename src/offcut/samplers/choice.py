@@ -224,7 +224,7 @@ def kernel_for(
     """
     if not isinstance(model, RejectionModel):
         raise ModelError(f"kernel_for is about rejection models, got {type(model).__name__}")
-    trees: tuple = ()
+    trees: Covariates = ()
     if covariates is not None:
         trees = as_covariates(covariates, count_rows(covariates, "covariates"))
     point_like(model, trees)  # says what is wrong where the model does not run, say without them
@@ -243,11 +243,15 @@ class Route(NamedTuple):
     """
 
     sampler: Callable[..., ModelSampler]
-    kernel: Callable[[RejectionModel, tuple], tuple[Kernel, str]]
+    kernel: Callable[[RejectionModel, Covariates], tuple[Kernel, str]]
 
 
 def _augmented(
-    model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple, *_: object
+    model: RejectionModel,
+    layout: Layout,
+    kernel: Kernel,
+    covariates: Covariates,
+    settings: MethodSettings | None,
 ) -> ModelSampler:
     """Theta given X and Y: moved on their joint density, or drawn from sums over them."""
     if kernel.kind == Conjugate.kind:
@@ -255,52 +259,25 @@ def _augmented(
     return AugmentedSampler(model, layout, kernel)
 
 
-def _direct(
-    model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple, *_: object
-) -> ModelSampler:
-    return DirectSampler(model, layout, kernel, covariates)
-
-
-def _exchange(model: RejectionModel, layout: Layout, kernel: Kernel, *_: object) -> ModelSampler:
-    return ExchangeSampler(model, layout, kernel)
-
-
-def _pseudo_marginal(
-    model: RejectionModel,
-    layout: Layout,
-    kernel: Kernel,
-    covariates: tuple,
-    settings: MethodSettings | None,
-) -> ModelSampler:
-    return PseudoMarginalSampler(model, layout, kernel, settings)
-
-
-def _best_given_rejections(model: RejectionModel, covariates: tuple) -> tuple[Kernel, str]:
+def _best_given_rejections(model: RejectionModel, covariates: Covariates) -> tuple[Kernel, str]:
     found = find_conjugate(model, covariates)
     if isinstance(found, Match):
         return Conjugate(), found.description
     return NUTS(), f"no conjugate update, because {found.reason}"
 
 
-def _gradient(*_: object) -> tuple[Kernel, str]:
-    return NUTS(), "theta moves on the density itself"
-
-
-def _walk(*_: object) -> tuple[Kernel, str]:
-    return RandomWalk(), "a simulation judges each proposal"
-
-
+JUDGED = "a simulation judges each proposal"
 #: By the names of ``offcut.methods.REJECTION``.
 ROUTES = {
     "augment": Route(_augmented, _best_given_rejections),
-    "direct": Route(_direct, _gradient),
-    "exchange": Route(_exchange, _walk),
-    "pseudo_marginal": Route(_pseudo_marginal, _walk),
+    "direct": Route(DirectSampler, lambda *_: (NUTS(), "theta moves on the density itself")),
+    "exchange": Route(ExchangeSampler, lambda *_: (RandomWalk(), JUDGED)),
+    "pseudo_marginal": Route(PseudoMarginalSampler, lambda *_: (RandomWalk(), JUDGED)),
 }
 
 
 def build_sampler(
-    model: RejectionModel, layout: Layout, request: Request, covariates: tuple
+    model: RejectionModel, layout: Layout, request: Request, covariates: Covariates
 ) -> ModelSampler:
     """The sampler of an identified model for a route and a kernel (None: the best that fits), made
     once for each data shape.

@@ -41,7 +41,7 @@ from offcut.augmentation.joint import log_joint
 from offcut.augmentation.rejections import Layout
 from offcut.base import BROKEN, OK, Info, Kernel, LogDensity, Stage
 from offcut.errors import SettingsError, StartError
-from offcut.models.data import Observed, point_like
+from offcut.models.data import Covariates, Observed, point_like
 from offcut.models.filtered import Truncated
 from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
@@ -54,7 +54,8 @@ from offcut.samplers.algorithm2 import Evidence, ModelSampler, Move
 from offcut.samplers.start import climb_to_start, shake_start
 
 Scalar = Float[Array, ""]
-Tails = tuple[Scalar, Scalar, Scalar]  # log F, log S, log density
+#: log F, log S, log density; plain numbers where the base is made of plain numbers.
+Tails = tuple[Scalar | float, Scalar | float, Scalar | float]
 LOG_HALF = float(np.log(0.5))
 LOG_ROOT_TAU = float(0.5 * np.log(2 * np.pi))
 #: Standard scores beyond this are cut off there: their squares would overflow.
@@ -208,7 +209,7 @@ def _log_between(
     return jnp.where(some, jnp.where(narrow, flat, apart), -jnp.inf)
 
 
-def _or_nothing(value: jax.Array) -> jax.Array:
+def _or_nothing(value: Scalar | float) -> Scalar:
     """The same, -inf being a constant."""
     return jnp.where(value > -jnp.inf, value, -jnp.inf)
 
@@ -222,7 +223,7 @@ class State(NamedTuple):
     imputed: Imputed | None
 
 
-def why_not_direct(model: RejectionModel, covariates: tuple) -> str | None:
+def why_not_direct(model: RejectionModel, covariates: Covariates) -> str | None:
     """Why the mass of the window is not known, or None where it is."""
     if not isinstance(model, Truncated):
         return "it is for models made by offcut.truncated"
@@ -258,7 +259,12 @@ class DirectSampler(ModelSampler[State]):
     draws_rejections = False
 
     def __init__(
-        self, model: RejectionModel, layout: Layout, kernel: Kernel, covariates: tuple
+        self,
+        model: RejectionModel,
+        layout: Layout,
+        kernel: Kernel,
+        covariates: Covariates,
+        settings: None = None,
     ) -> None:
         reason = why_not_direct(model, covariates)
         if reason is not None:

@@ -43,11 +43,11 @@ from offcut.augmentation.algorithm1 import run_algorithm_1, run_per_observation,
 from offcut.augmentation.impute import Imputed, first_imputed
 from offcut.augmentation.joint import log_unnormalised
 from offcut.augmentation.rejections import Layout, Rejected, empty_rejected, settle
-from offcut.base import BROKEN, FULL, MOST_REJECTED, OK, Info, Kernel, Stage
+from offcut.base import BROKEN, FULL, MOST_REJECTED, OK, Info, Kernel, Stage, Tuning
 from offcut.errors import SettingsError
-from offcut.kernels.tuning import Tuning, target_of, tuned
+from offcut.kernels.tuning import target_of, tuned
 from offcut.methods import MethodSettings, PseudoMarginal
-from offcut.models.data import Observed, pad_rows
+from offcut.models.data import Covariates, Observed, pad_rows
 from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.types import KeyArray
@@ -77,11 +77,38 @@ class State(NamedTuple):
     imputed: Imputed | None = None
 
 
+class Proposal(NamedTuple):
+    """A step of the walk: theta and the proposed one, and log q a of the data at each."""
+
+    theta: Theta
+    new_theta: Theta
+    here: Scalar
+    there: Scalar
+
+
 class Sound(NamedTuple):
     """Whether the densities that a ratio is made of are finite, at theta and at the new one."""
 
     here: Flag
     there: Flag
+
+
+class Judgement(NamedTuple):
+    """What a simulation at the proposed theta says of it.
+
+    log_ratio : log acceptance ratio without the prior.
+    log_estimate : what travels with the new position.
+    rejected : |Y'| of the simulation.
+    worst : the worst log a that was met.
+    full : whether patience ran out before the budget did.
+    """
+
+    log_ratio: Scalar
+    log_estimate: Estimate
+    rejected: Count
+    worst: Worst
+    full: Flag
+    sound: Sound
 
 
 def decided(key: KeyArray, log_ratio: Scalar, over: Flag) -> tuple[Flag, Scalar]:
@@ -103,15 +130,24 @@ class WalkSampler(ModelSampler[State]):
     an intractable factor; such models need a route that keeps Y.
     """
 
+    #: No step is smaller than this, in one dimension.
     smallest_scale = 0.0
 
-    def __init__(self, model: RejectionModel, layout: Layout, kernel: Kernel) -> None:
+    def __init__(
+        self,
+        model: RejectionModel,
+        layout: Layout,
+        kernel: Kernel,
+        covariates: Covariates = (),
+        settings: MethodSettings | None = None,
+    ) -> None:
         if model.exact_updates:
             raise SettingsError(
                 f"method={self.method!r} cannot be combined with exact_updates: under a budget "
                 "the pair (theta1, Y) must be redrawn together; use method='augment'"
             )
         super().__init__(model, layout, kernel)
+        self.method_settings = settings
         self._log_f = log_unnormalised(model, layout)
 
     def start(self, key: KeyArray, data: Observed, budget: int) -> State:
@@ -145,19 +181,10 @@ class WalkSampler(ModelSampler[State]):
         """What travels with the first position."""
         return jnp.zeros(())
 
-    def log_ratio(
-        self,
-        key: KeyArray,
-        theta: Theta,
-        new_theta: Theta,
-        log_f: tuple[Scalar, Scalar],
-        state: State,
-        stage: Stage,
-        data: Observed,
-    ) -> tuple[Scalar, Estimate, Count, Worst, Flag, Sound]:
-        """Log acceptance ratio without the prior, new estimate, |Y'|, worst log a, whether
-        patience ran out, and what is sound. ``log_f`` is that of the data, at theta and at theta'.
-        """
+    def judge(
+        self, key: KeyArray, proposal: Proposal, state: State, stage: Stage, data: Observed
+    ) -> Judgement:
+        """Simulate at the proposed theta."""
         raise NotImplementedError
 
     def empty_buffer(self, data: Observed) -> Rejected:
@@ -180,32 +207,35 @@ class WalkSampler(ModelSampler[State]):
         position = self.kernel.propose(key_walk, state.position, state.tuning)
         theta = prior.constrain(state.position, state.exact)
         new_theta = prior.constrain(position, state.exact)
-        log_f = (
+        proposal = Proposal(
+            theta,
+            new_theta,
             self._log_f(theta, data.points, data.covariates),
             self._log_f(new_theta, data.points, data.covariates),
         )
-        ratio, estimate, rejected, worst, full, sound = self.log_ratio(
-            key_simulate, theta, new_theta, log_f, state, stage, data
-        )
+        judged = self.judge(key_simulate, proposal, state, stage, data)
         log_prior = prior.log_density(position, state.exact)
         log_prior_here = prior.log_density(state.position, state.exact)
-        ratio += log_prior
+        ratio = judged.log_ratio + log_prior
         ratio -= log_prior_here
-        over = rejected > stage.budget
+        over = judged.rejected > stage.budget
         accepted, rate = decided(key_accept, ratio, over)
         # What happens at a theta that the prior excludes does not matter.
-        there = sound.there | ~jnp.isfinite(log_prior)
-        broken = is_broken(worst.log_accept) | ~sound.here | ~there
-        moved = state._replace(position=position, log_estimate=estimate, rejected=rejected)
+        there = judged.sound.there | ~jnp.isfinite(log_prior)
+        broken = is_broken(judged.worst.log_accept) | ~judged.sound.here | ~there
+        moved = state._replace(
+            position=position, log_estimate=judged.log_estimate, rejected=judged.rejected
+        )
         new = settle(accepted, moved, state)
         if self.adapts:
             target = target_of(self.kernel)
             # A refusal by the budget says nothing about the scale where no step is small enough;
             # but far out, where data and prior alone would refuse, it is the step's own fault.
-            unfiltered = log_f[1] - log_f[0] + log_prior - log_prior_here
+            unfiltered = proposal.there - proposal.here + log_prior - log_prior_here
             likely = jnp.exp(jnp.minimum(unfiltered, 0.0))
-            told = jnp.where(over, jnp.where(likely < target, likely, jnp.nan), rate)
-            tuning = tuned(state.tuning, stage, new.position, told, target, self.smallest_scale)
+            learnt = jnp.where(over, jnp.where(likely < target, likely, jnp.nan), rate)
+            smallest = self.smallest_scale / max(prior.size, 1) ** 0.5
+            tuning = tuned(state.tuning, stage, new.position, learnt, target, smallest)
             new = new._replace(tuning=tuning)
         stats = {
             "rejected": new.rejected,
@@ -214,8 +244,13 @@ class WalkSampler(ModelSampler[State]):
             "over_budget": over,
             "step_size": state.tuning.step_size,
         }
-        status = jnp.where(broken, BROKEN, jnp.where(full, FULL, OK)).astype(jnp.int32)
-        evidence = {"here": theta, "there": new_theta, "worst": worst, "sound": sound.here}
+        status = jnp.where(broken, BROKEN, jnp.where(judged.full, FULL, OK)).astype(jnp.int32)
+        evidence = {
+            "here": theta,
+            "there": new_theta,
+            "worst": judged.worst,
+            "sound": judged.sound.here,
+        }
         return new, Info(stats, status, evidence)
 
     def capacity(self, state: State) -> int:
@@ -245,22 +280,15 @@ class ExchangeSampler(WalkSampler):
 
     method = "exchange"
 
-    def log_ratio(
-        self,
-        key: KeyArray,
-        theta: Theta,
-        new_theta: Theta,
-        log_f: tuple[Scalar, Scalar],
-        state: State,
-        stage: Stage,
-        data: Observed,
-    ) -> tuple[Scalar, Estimate, Count, Worst, Flag, Sound]:
+    def judge(
+        self, key: KeyArray, proposal: Proposal, state: State, stage: Stage, data: Observed
+    ) -> Judgement:
         """Ratio of f over data and pseudo-data, swapped."""
         run = run_algorithm_1(
             self.model,
             self.layout,
             key,
-            new_theta,
+            proposal.new_theta,
             data,
             self.empty_buffer(data),
             jnp.minimum(stage.budget, state.patience),
@@ -271,16 +299,16 @@ class ExchangeSampler(WalkSampler):
         # A run cut short by the budget leaves rows of zeros; the data stand in, it is refused.
         complete = run.accepted >= self.layout.n
         pseudo = jax.tree.map(lambda a, b: jnp.where(complete, a, b), pseudo, data.points)
-        here, there = log_f
-        own = self._log_f(new_theta, pseudo, data.covariates)
-        ratio = there - here + self._log_f(theta, pseudo, data.covariates) - own
+        own = self._log_f(proposal.new_theta, pseudo, data.covariates)
+        swapped = self._log_f(proposal.theta, pseudo, data.covariates)
+        ratio = proposal.there - proposal.here + swapped - own
         # Data have a density where the chain stands, and pseudo-data at the theta that they come
         # from, unless numbers overflowed.
-        sound = Sound(jnp.isfinite(here), jnp.isfinite(own) | ~complete)
+        sound = Sound(jnp.isfinite(proposal.here), jnp.isfinite(own) | ~complete)
         ratio = jnp.where(complete, ratio, -jnp.inf)
         count = run.rejected.count
         full = (count > state.patience) & (count <= stage.budget)
-        return ratio, state.log_estimate, count, run.worst, full, sound
+        return Judgement(ratio, state.log_estimate, count, run.worst, full, sound)
 
 
 class PseudoMarginalSampler(WalkSampler):
@@ -288,18 +316,14 @@ class PseudoMarginalSampler(WalkSampler):
 
     method = "pseudo_marginal"
 
-    def __init__(
-        self,
-        model: RejectionModel,
-        layout: Layout,
-        kernel: Kernel,
-        settings: MethodSettings | None = None,
-    ) -> None:
-        super().__init__(model, layout, kernel)
-        self.method_settings: PseudoMarginal = PseudoMarginal.of(settings)
-        # The noise of the estimate does not vanish with the step: without a floor, warm-up would
-        # chase the target acceptance down to a step of zero.
-        self.smallest_scale = 0.24 / max(model.prior.size, 1) ** 0.5
+    # The noise of the estimate does not vanish with the step: without a floor, warm-up would chase
+    # the target acceptance down to a step of zero.
+    smallest_scale = 0.24
+
+    @property
+    def acceptances(self) -> int | None:
+        """r, where the user gave it."""
+        return PseudoMarginal.of(self.method_settings).acceptances
 
     def first_estimate(
         self, key: KeyArray, theta: Theta, data: Observed, rejected: int
@@ -307,7 +331,7 @@ class PseudoMarginalSampler(WalkSampler):
         """(log estimate, r): r is fixed here for the whole run."""
         n = self.layout.n
         share = rejected / (rejected + n)
-        wanted = self.method_settings.acceptances
+        wanted = self.acceptances
         if wanted is None:
             unit = n * n * share if not self.layout.has_covariates else n * share
             most = 2**20 if not self.layout.has_covariates else max(1, 2**20 // n)
@@ -322,7 +346,7 @@ class PseudoMarginalSampler(WalkSampler):
         Multiplying the negative binomial law of k by the estimate gives that of k before r + n
         acceptances (before r + 1 for each observation, where they have their own proposals).
         """
-        wanted = jnp.int32(self.method_settings.acceptances)
+        wanted = jnp.int32(self.acceptances)
         extra = 1 if self.layout.has_covariates else self.layout.n
         log_estimate, _ = self._estimate(key, theta, wanted, data, extra=extra)
         return jnp.stack([log_estimate, wanted.astype(float)])
@@ -368,24 +392,18 @@ class PseudoMarginalSampler(WalkSampler):
         failures, worst = jax.lax.fori_loop(0, wanted + extra, repeat, start)
         return jnp.sum(jnp.log1p(failures / r)), worst
 
-    def log_ratio(
-        self,
-        key: KeyArray,
-        theta: Theta,
-        new_theta: Theta,
-        log_f: tuple[Scalar, Scalar],
-        state: State,
-        stage: Stage,
-        data: Observed,
-    ) -> tuple[Scalar, Estimate, Count, Worst, Flag, Sound]:
+    def judge(
+        self, key: KeyArray, proposal: Proposal, state: State, stage: Stage, data: Observed
+    ) -> Judgement:
         """Ratio of the estimated likelihoods; -inf where the budget refuses."""
         key_estimate, key_budget = jax.random.split(key)
         log_old, wanted = state.log_estimate[0], state.log_estimate[1]
+        repeats = wanted.astype(jnp.int32)
         independent = run_algorithm_1(
             self.model,
             self.layout,
             key_budget,
-            new_theta,
+            proposal.new_theta,
             data,
             self.empty_buffer(data),
             jnp.minimum(stage.budget, state.patience),
@@ -397,11 +415,11 @@ class PseudoMarginalSampler(WalkSampler):
         log_new, worst = jax.lax.cond(
             (count > stage.budget) | full,
             lambda: (jnp.array(-jnp.inf), independent.worst),
-            lambda: self._estimate(key_estimate, new_theta, wanted.astype(jnp.int32), data),
+            lambda: self._estimate(key_estimate, proposal.new_theta, repeats, data),
         )
-        here, there = log_f
-        ratio = there - here + log_new - log_old
+        ratio = proposal.there - proposal.here + log_new - log_old
         estimate = jnp.stack([log_new, wanted])
         # Of fresh proposals only the number counts: they may overflow.
-        sound = Sound(jnp.isfinite(here + log_old), jnp.array(True))
-        return ratio, estimate, count, merge_worst(worst, independent.worst), full, sound
+        sound = Sound(jnp.isfinite(proposal.here + log_old), jnp.array(True))
+        worst = merge_worst(worst, independent.worst)
+        return Judgement(ratio, estimate, count, worst, full, sound)
