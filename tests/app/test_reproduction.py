@@ -41,7 +41,7 @@ from offcut.app.reproduce.versus_paper import (
     PartReport,
     timed,
 )
-from offcut.base import OK, Info, Prepared, Sampler
+from offcut.base import OK, Info, Model, Prepared, Sampler
 from offcut.checks.comparison import rate_of
 from offcut.driver.timed import Chain, Stretch
 from offcut.errors import DataError, SettingsError
@@ -208,9 +208,6 @@ def test_data_that_cannot_be_used_are_refused_before_anything_runs(tmp_path, pro
 class Counting(Sampler):
     """Counts its sweeps."""
 
-    def prepare(self, data, covariates, kernel):
-        return Prepared(self, data, {"x": data})
-
     def start(self, key, data, budget):
         return jnp.zeros(())
 
@@ -221,8 +218,13 @@ class Counting(Sampler):
         return {"x": state}
 
 
+class Counted(Model):
+    def prepare(self, data, covariates, kernel):
+        return Prepared(Counting(), data, {"x": data})
+
+
 def test_measured_draws_are_those_behind_the_sweeps():
-    chain = Chain(Counting(), np.zeros(3), "x", block=4)
+    chain = Chain(Counted(), np.zeros(3), "x", block=4)
     chain.start()
     np.testing.assert_array_equal(chain.run(6).draws, np.arange(1.0, 7.0))
 
