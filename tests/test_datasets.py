@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import offcut
 from offcut.datasets import gvhd, parkinsons, vectorcardiogram
 from offcut.errors import DataError
 from offcut.regions import Box
 
-DATA = Path(gvhd.__code__.co_filename).parent / "data"
+DATA = Path(offcut.__file__).parent / "data"
 
 
 def test_gvhd() -> None:

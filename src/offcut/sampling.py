@@ -16,10 +16,8 @@ from offcut.driver.budget import certify, checked_budget
 from offcut.driver.chains import Settings, run_chains
 from offcut.driver.checkpoints import Store
 from offcut.errors import CheckpointError, SettingsError, TrustWarning
-from offcut.kernels.tuning import warmup_schedule
 from offcut.methods import AUTO, MethodSettings
 from offcut.models.rejection import RejectionModel
-from offcut.programs.cache import blocks_of
 from offcut.programs.identity import UnidentifiedError, Unknown, digest
 from offcut.programs.precision import in_float64
 from offcut.result.overview import find_doubts, summary
@@ -138,15 +136,7 @@ def run(
     if checkpoint is not None:
         store = Store(checkpoint, _identity(model, prepared, settings))
     try:
-        drawn = run_chains(
-            sampler,
-            prepared.arrays,
-            prepared.n,
-            settings,
-            warmup_schedule(settings.warmup),
-            store,
-            blocks_of(sampler),
-        )
+        drawn = run_chains(prepared, settings, store)
     finally:
         if store is not None:
             store.close()

@@ -12,9 +12,9 @@ import pytest
 from scipy import special, stats
 
 import offcut
+from offcut.base import Prepared
 from offcut.driver.budget import halving_limit
 from offcut.driver.chains import Settings, run_chains
-from offcut.kernels.tuning import warmup_schedule
 from offcut.numerics.ess import effective_size
 from offcut.samplers.choice import observe
 from statistical import models, negative_controls
@@ -42,15 +42,8 @@ def run_control(control, model, kernel, x, budget, seed):
     with jax.enable_x64(True):
         arrays, layout, _ = observe(model, x, None)
         settings = Settings(RUN["draws"], RUN["warmup"], RUN["chains"], seed, budget, False)
-        drawn = run_chains(
-            control(model, layout, kernel),
-            arrays,
-            len(x),
-            settings,
-            warmup_schedule(RUN["warmup"]),
-            None,
-            {},
-        )
+        wrong = Prepared(control(model, layout, kernel), arrays, {"x": x})
+        drawn = run_chains(wrong, settings, None)
     return {"posterior": _Values(drawn.draws)}
 
 

@@ -19,7 +19,6 @@ from scipy import stats
 import offcut
 from offcut import MatrixLangevin, MatrixLangevinModel
 from offcut.driver.chains import Settings, run_chains
-from offcut.kernels.tuning import warmup_schedule
 from offcut.langevin.augmented import AugmentedSampler
 from offcut.langevin.normaliser import log_normaliser, log_normaliser_of
 from offcut.langevin.sequential import log_envelope
@@ -104,11 +103,11 @@ class OtherOrder(OneOrder):
 def test_another_order_is_another_target(control):
     with jax.enable_x64(True):
         model = MatrixLangevinModel(dist.Exponential(RATE))
-        sampler, data, _ = prepare(model, frames(), None, KERNEL)
-        wrong = control(sampler.layout, sampler.prior, KERNEL, False, True)
+        prepared = prepare(model, frames(), None, KERNEL)
+        right = prepared.sampler
+        wrong = prepared._replace(sampler=control(right.layout, right.prior, KERNEL, False, True))
         settings = Settings(RUN["draws"], RUN["warmup"], RUN["chains"], 3, BUDGET, False)
-        schedule = warmup_schedule(RUN["warmup"])
-        kappa = run_chains(wrong, data, N, settings, schedule, None, {}).draws["kappa"]
+        kappa = run_chains(wrong, settings, None).draws["kappa"]
     assert smallest_p(kappa, control.fixed) > FALSE_ALARM
     assert smallest_p(kappa, "falling") < FALSE_ALARM
     assert smallest_p(kappa, control.fixed[::-1]) < FALSE_ALARM

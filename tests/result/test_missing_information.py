@@ -13,7 +13,6 @@ from scipy import special, stats
 
 import offcut
 from offcut.driver.chains import Settings, run_chains
-from offcut.kernels.tuning import warmup_schedule
 from offcut.result.missing_information import missing_information
 from offcut.samplers.choice import prepare
 from statistical import models
@@ -44,10 +43,8 @@ def drawn(truth):
     x = truth[0]
     model = models.half_normal_mean(PRIOR_SCALE)
     with jax.enable_x64(True):
-        sampler, arrays, _ = prepare(model, x, None, offcut.HMC(num_steps=5))
-        settings = Settings(3000, 500, CHAINS, 3, None, False)
-        schedule = warmup_schedule(500)
-        return run_chains(sampler, arrays, len(x), settings, schedule, None, {})
+        prepared = prepare(model, x, None, offcut.HMC(num_steps=5))
+        return run_chains(prepared, Settings(3000, 500, CHAINS, 3, None, False), None)
 
 
 def per_chain(drawn, gradient=None):
@@ -155,12 +152,11 @@ def thinned(x, kernel):
     """The raw run of few draws that are far apart."""
     model = models.half_normal_mean(PRIOR_SCALE)
     with jax.enable_x64(True):
-        sampler, arrays, _ = prepare(model, x, None, kernel)
+        prepared = prepare(model, x, None, kernel)
         # In blocks that do not end where a draw is kept.
         settings = Settings(400, 300, CHAINS, 3, None, False, block=37, thin=THIN)
-        schedule = warmup_schedule(300)
-        drawn = run_chains(sampler, arrays, len(x), settings, schedule, None, {})
-    return drawn, sampler.draws_exactly
+        drawn = run_chains(prepared, settings, None)
+    return drawn, prepared.sampler.draws_exactly
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,16 @@ from scipy import stats
 from offcut.base import Kernel, Model
 from offcut.driver.budget import warmup_budget
 from offcut.driver.chain import Chain, Phase, most_in_memory
-from offcut.driver.chains import Drawn, Settings, after_warmup, collect, make_chains
+from offcut.driver.chains import (
+    Drawn,
+    Settings,
+    after_warmup,
+    collect,
+    make_chains,
+    warmup_phase,
+)
 from offcut.driver.machine import one_blas_thread
 from offcut.errors import OffcutError, SettingsError
-from offcut.kernels.tuning import warmup_schedule
 from offcut.methods import AUTO, MethodSettings
 from offcut.numerics.ess import effective_size
 from offcut.programs.cache import blocks_of
@@ -333,9 +339,10 @@ class _Runs:
     def __init__(
         self, contender: Contender, data: PyTree, covariates: PyTree, settings: Settings
     ) -> None:
-        prepared = prepare(contender.model, data, covariates, contender.kernel, contender.method)
-        self.sampler, self.arrays, self.n = prepared.sampler, prepared.arrays, prepared.n
-        self.settings, self.programs = settings, blocks_of(self.sampler)
+        self.prepared = prepare(
+            contender.model, data, covariates, contender.kernel, contender.method
+        )
+        self.sampler, self.n, self.settings = self.prepared.sampler, self.prepared.n, settings
 
     def rehearse(self) -> None:
         """Compile, so that no repeat pays for it."""
@@ -370,12 +377,9 @@ class _Runs:
         settings = self.settings._replace(seed=seed)
         with one_blas_thread():
             first = warmup_budget(settings.budget, self.n)
-            (chain,) = make_chains(
-                self.sampler, self.arrays, settings, first, None, None, self.programs
-            )
+            (chain,) = make_chains(self.prepared, settings, first)
             first = warmup_budget(settings.budget, self.n, self._most(chain))
-            schedule = warmup_schedule(settings.warmup)
-            self._advance(chain, Phase(0, settings.warmup, first, schedule))
+            self._advance(chain, warmup_phase(settings, first))
         return chain
 
     def _budget(self, chains: list[Chain]) -> int | None:
@@ -408,4 +412,4 @@ class _Runs:
         chain.run(phase, threading.Event(), math.inf)
 
     def _compiled(self) -> int:
-        return sum(block.compilations for block in self.programs.values())
+        return sum(block.compilations for block in blocks_of(self.sampler).values())

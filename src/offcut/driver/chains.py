@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, PyTree
 
-from offcut.base import MOST_REJECTED, Sampler
+from offcut.base import MOST_REJECTED, Prepared
 from offcut.driver.budget import budget_after_warmup, grown_budget, warmup_budget
 from offcut.driver.chain import (
     BEFORE,
@@ -30,7 +29,9 @@ from offcut.driver.chain import (
 from offcut.driver.checkpoints import Store
 from offcut.driver.machine import one_blas_thread, refuse_more_than_memory
 from offcut.driver.progress import Progress
+from offcut.kernels.tuning import warmup_schedule
 from offcut.numerics import keys
+from offcut.programs.cache import blocks_of
 
 #: Room for rejections at the start; more is compiled for when a sweep needs it.
 FIRST_CAPACITY = 2**14
@@ -67,25 +68,17 @@ class Drawn(NamedTuple):
     interrupted: bool
 
 
-def run_chains(
-    sampler: Sampler,
-    data: PyTree,
-    n: int,
-    settings: Settings,
-    schedule: Bool[np.ndarray, "warmup 3"],
-    store: Store | None,
-    programs: dict,
-) -> Drawn:
+def run_chains(prepared: Prepared, settings: Settings, store: Store | None) -> Drawn:
     """Drive ``settings.chains`` chains of a sampler to the end, or to Ctrl-C."""
-    stop = threading.Event()
+    stop, n = threading.Event(), prepared.n
     first_budget = warmup_budget(settings.budget, n)
     with one_blas_thread(), _watched(settings) as progress:
-        chains = make_chains(sampler, data, settings, first_budget, store, progress, programs)
+        chains = make_chains(prepared, settings, first_budget, store, progress)
         workers = _Workers(settings, stop)
         try:
-            most = most_in_memory(sampler, chains[0].state)
+            most = most_in_memory(prepared.sampler, chains[0].state)
             first_budget = warmup_budget(settings.budget, n, most)
-            phase = Phase(0, settings.warmup, first_budget, schedule)
+            phase = warmup_phase(settings, first_budget)
             interrupted = workers.run(chains, phase)
             if interrupted:
                 raise KeyboardInterrupt("interrupted in warm-up: nothing has been drawn yet")
@@ -126,16 +119,20 @@ def _watched(settings: Settings) -> AbstractContextManager[Progress | None]:
     return Progress(settings.chains) if seen else nullcontext()
 
 
+def warmup_phase(settings: Settings, budget: int | None) -> Phase:
+    """The phase before the draws."""
+    return Phase(0, settings.warmup, budget, warmup_schedule(settings.warmup))
+
+
 def make_chains(
-    sampler: Sampler,
-    data: PyTree,
+    prepared: Prepared,
     settings: Settings,
     budget: int | None,
-    store: Store | None,
-    progress: Progress | None,
-    programs: dict,
+    store: Store | None = None,
+    progress: Progress | None = None,
 ) -> list[Chain]:
     """All chains, each at its own start, or where the store left it."""
+    sampler, data, programs = prepared.sampler, prepared.arrays, blocks_of(prepared.sampler)
     root = keys.from_seed(settings.seed)
     chain_keys = [jax.random.fold_in(root, c) for c in range(settings.chains)]
     limit = MOST_REJECTED if budget is None else budget
