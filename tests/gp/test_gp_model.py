@@ -138,7 +138,6 @@ def test_same_seed_same_draws_and_other_data_of_that_number_compile_nothing(mode
         ({"support": 3}, "Box or a pair"),
         ({"support": (2, 1)}, "lower exceeds upper"),
         ({"nugget": 0}, "above 0"),
-        ({"rejections": "fresh"}, "BirthDeath"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message):
@@ -149,6 +148,8 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
 def test_what_became_a_benchmark_is_answered():
     with pytest.raises(AttributeError, match=r"benchmarks/birth_death.py"):
         _ = offcut.BirthDeath
+    with pytest.raises(SettingsError, match=r"benchmarks/birth_death.py"):
+        offcut.GPDensity(rejections="fresh")
 
 
 def test_data_outside_the_support_are_counted():
@@ -224,7 +225,7 @@ def test_the_exact_process_holds_few_observations_of_the_plane():
     import jax
 
     model = offcut.GPDensity(basis=None, length_scale=1.0, variance=1.0)
-    sampler, data, _ = model.prepare(np.random.default_rng(0).normal(size=(8, 2)), None, None)
+    sampler, data, _ = prepare(model, np.random.default_rng(0).normal(size=(8, 2)))
     state = sampler.start(keys.from_seed(0), data, 100)
     after, _ = jax.eval_shape(sampler.step, keys.from_seed(1), state, plain_stage(100), data)
     assert after.w.shape == (sampler.plan.basis.number,)

@@ -67,8 +67,6 @@ class Drawn(NamedTuple):
 class ExactSampler(AugmentedSampler):
     """``plan.basis`` is the grid at which f is recorded; ``state.w`` is f there."""
 
-    method = "augment"
-
     redraws = False
 
     def __init__(self, plan: Plan, kernel: Kernel, nugget: float) -> None:
