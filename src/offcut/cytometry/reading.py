@@ -15,7 +15,7 @@ import itertools
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -28,14 +28,14 @@ from offcut.cytometry.instrument_window import (
     transformed_limits,
     transformed_window,
 )
-from offcut.cytometry.transforms import Identity, Transform
+from offcut.cytometry.transforms import Transform, as_transforms
 from offcut.errors import DataError, SettingsError, TrustWarning
 from offcut.regions import Box
 from offcut.tables.columns import Wanted, describe_rows, place_of
 from offcut.tables.read import read_table
 from offcut.tables.spillover import Compensation
-from offcut.tables.table import Table, check_finite
-from offcut.tables.windows import check_inside
+from offcut.tables.table import Table, settle_missing
+from offcut.tables.windows import settle_outside, without_faces
 
 #: Share of all events above which those at one value are a pile.
 PILE = 0.005
@@ -99,19 +99,25 @@ def assemble(
     spillover = None
     if compensation is not None and is_bounded(box):
         spillover = compensation.among(channels)
-    check_finite(table, () if compensation is None else compensation.detectors)
-    check_inside(table, box, "" if window is not None else table.limits_note)
-    observed = table.values
-    keep = np.ones(len(observed), dtype=bool)
+    settle_missing(
+        table,
+        beside=() if compensation is None else compensation.detectors,
+        advice="Leave these rows out: a value that was not recorded is not an event",
+    )
+    settle_outside(
+        table,
+        box,
+        note=table.limits_note if window is None else "",
+        advice=f"on the instrument's scale, window={{{channels[0]!r}: (lower, upper), ...}}, with "
+        "None for no limit; or leave these rows out, if they were to be cut off",
+    )
+    before = len(table.kept)
     if at_limits == "drop":
-        keep = ((observed != box.lower) & (observed != box.upper)).all(axis=1)
-        box = Box(box.lower, box.upper, "neither")
-        if not keep.any():
-            raise DataError("every event sits on a face of the window: nothing is left after drop")
-    observed = observed[keep]
+        table, box = without_faces(table, box)
+    observed = table.values
     faces = on_faces(observed, box, channels)
     ask_about_piles(observed, box, channels)
-    linear = observed if compensation is None else _compensated(table, compensation)[keep]
+    linear = observed if compensation is None else _compensated(table, compensation)
     values = _transformed(linear, transforms, channels)
     region = transformed_window(box, transforms, spillover)
     if isinstance(region, Box):
@@ -121,36 +127,13 @@ def assemble(
         channels,
         region,
         transforms[0] if len(set(transforms)) == 1 else transforms,
-        None if table.group is None else table.group[keep],
+        table.group,
         table.group_names,
         table.source,
         faces if is_bounded(box) else {},
-        int((~keep).sum()),
+        before - len(table.kept),
         compensation,
     )
-
-
-def as_transforms(transform: object, channels: tuple[str, ...]) -> tuple[Transform, ...]:
-    """One for each channel, from None, one, a sequence, or a dict by channel."""
-    if transform is None:
-        transform = Identity()
-    if isinstance(transform, Transform):
-        return (transform,) * len(channels)
-    given: list[object] = [transform]
-    if isinstance(transform, Mapping):
-        given = [Identity()] * len(channels)
-        for name, one in transform.items():
-            given[place_of(name, [channels], "a transform is for a channel not chosen")] = one
-    elif isinstance(transform, list | tuple):
-        given = list(transform)
-    found = tuple(one for one in given if isinstance(one, Transform))
-    if not len(found) == len(given) == len(channels):
-        raise DataError(
-            f"transform must be one of Identity, Linear, Asinh, Log, Logicle for all "
-            f"{len(channels)} channels, a list with one for each, or a dict by channel; got "
-            f"{transform!r}"
-        )
-    return found
 
 
 def _compensation(

@@ -25,7 +25,7 @@ from offcut.errors import SettingsError
 from offcut.mixtures.populations import Labels, Population
 from offcut.regions import Box, Region
 from offcut.tables.table import Table, check_groups
-from offcut.tables.windows import combined, meet, settle_outside
+from offcut.tables.windows import combined, meet, settle_outside, without_faces
 
 
 def prepare(request: Request) -> Task:
@@ -42,7 +42,7 @@ def prepare(request: Request) -> Task:
         table, combined(box, region, len(table.names)), request.outside, note=note
     )
     if options.at_limits == "drop" and box is not None:
-        table, box = _without_faces(table, box)
+        table, box = without_faces(table, box)
     check_groups(table)
     events = _events(table, box, transform, options.compensate)
     window = events.region if region is None else combined(box, region, len(table.names))
@@ -80,15 +80,6 @@ def _windows(request: Request, table: Table, transform: Any) -> tuple[Box | None
         )
     bounded = np.isfinite(box.lower).any() or np.isfinite(box.upper).any()
     return (box if bounded else None), region
-
-
-def _without_faces(table: Table, box: Box) -> tuple[Table, Box]:
-    """Without rows that sit exactly on a limit, in the open box."""
-    values = table.values
-    rows = np.flatnonzero(((values == box.lower) | (values == box.upper)).any(axis=1))
-    if len(rows):
-        table = table.without(rows, "sit exactly on a limit of the window")
-    return table, Box(box.lower, box.upper, "neither")
 
 
 def _events(table: Table, box: Box | None, transform: Any, compensate: bool) -> Events:
