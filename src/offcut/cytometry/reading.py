@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from offcut.cytometry.events import Events, on_faces
@@ -34,16 +33,14 @@ from offcut.regions import Box
 from offcut.tables.columns import Wanted, describe_rows, place_of
 from offcut.tables.read import read_table
 from offcut.tables.spillover import Compensation
-from offcut.tables.table import Table, settle_missing
+from offcut.tables.table import Table, Values, settle_missing
 from offcut.tables.windows import settle_outside, without_faces
 
 #: Share of all events above which those at one value are a pile.
 PILE = 0.005
 
 
-def ask_about_piles(
-    observed: Float[np.ndarray, "events channels"], box: Box, channels: Sequence[str]
-) -> None:
+def ask_about_piles(observed: Values, box: Box, channels: Sequence[str]) -> None:
     """A warning for each face with a pile, and for each pile at a channel's own end."""
     from offcut.checks.pile_ups import piles
 
@@ -156,7 +153,7 @@ def _compensation(
     return Compensation(channels, np.asarray(compensate, dtype=float))
 
 
-def _compensated(table: Table, compensation: Compensation) -> Float[np.ndarray, "events channels"]:
+def _compensated(table: Table, compensation: Compensation) -> Values:
     """The chosen columns, after compensation of those that it is about."""
     values = table.all_values.copy()
     about = [table.all_names.index(name) for name in compensation.detectors]
@@ -165,10 +162,8 @@ def _compensated(table: Table, compensation: Compensation) -> Float[np.ndarray, 
 
 
 def _transformed(
-    values: Float[np.ndarray, "events channels"],
-    transforms: tuple[Transform, ...],
-    channels: tuple[str, ...],
-) -> Float[np.ndarray, "events channels"]:
+    values: Values, transforms: tuple[Transform, ...], channels: tuple[str, ...]
+) -> Values:
     columns = zip(transforms, values.T, strict=True)
     moved = np.stack([transform(column) for transform, column in columns], axis=1)
     for place in np.flatnonzero(~np.isfinite(moved).all(axis=0)):
@@ -183,11 +178,8 @@ def _transformed(
 
 
 def _within(
-    values: Float[np.ndarray, "events channels"],
-    observed: Float[np.ndarray, "events channels"],
-    box: Box,
-    transforms: tuple[Transform, ...],
-) -> Float[np.ndarray, "events channels"]:
+    values: Values, observed: Values, box: Box, transforms: tuple[Transform, ...]
+) -> Values:
     """Transformed values with rounding taken off: on a face exactly where they were on it."""
     lower, upper = transformed_limits(box, transforms)
     inner = np.clip(values, np.nextafter(lower, np.inf), np.nextafter(upper, -np.inf))

@@ -22,6 +22,8 @@ from offcut.regions import Box
 from offcut.tables.columns import describe_rows
 from offcut.tables.spillover import Compensation
 
+#: Numbers, a row for each event or observation and a column for each channel.
+Values = Float[np.ndarray, "rows columns"]
 #: A group with fewer rows says nothing about itself.
 LEAST_IN_GROUP = 2
 #: What to do about missing values, at the command line.
@@ -104,7 +106,7 @@ class Table:
     are. Whatever rows are left out, those that stay know their place in the source (``kept``).
     """
 
-    all_values: Float[np.ndarray, "rows columns"]
+    all_values: Values
     all_names: list[str]
     places: list[int]  # of the chosen columns among these
     origin: Origin
@@ -138,7 +140,7 @@ class Table:
         return [self.all_names[place] for place in self.places]
 
     @property
-    def values(self) -> Float[np.ndarray, "rows chosen"]:
+    def values(self) -> Values:
         """The chosen columns."""
         return self.all_values[:, self.places]
 

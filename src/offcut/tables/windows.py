@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from offcut.errors import DataError, SettingsError
 from offcut.regions import Box, Region
 from offcut.regions.box import SIDES
-from offcut.tables.table import Table
+from offcut.tables.table import Table, Values
 
 #: What to do about rows outside of the window, at the command line.
 DROP_OUTSIDE = (
@@ -58,9 +58,7 @@ def without_faces(table: Table, box: Box) -> tuple[Table, Box]:
     return table, Box(box.lower, box.upper, "neither")
 
 
-def is_inside(
-    window: Region, values: Float[np.ndarray, "rows columns"]
-) -> Bool[np.ndarray, " rows"]:
+def is_inside(window: Region, values: Values) -> Bool[np.ndarray, " rows"]:
     """Whether each row lies in the window."""
     if isinstance(window, Box):
         low, high, at_low, at_high = _of_columns(window, values.shape[1])
@@ -71,9 +69,7 @@ def is_inside(
         return np.asarray(jax.vmap(window)(jnp.asarray(values)))
 
 
-def _sides(
-    window: Region, names: Sequence[str], values: Float[np.ndarray, "rows columns"]
-) -> list[str]:
+def _sides(window: Region, names: Sequence[str], values: Values) -> list[str]:
     """For boxes: how many below and above, column by column where there are any."""
     if not isinstance(window, Box):
         return []
