@@ -211,11 +211,6 @@ class Counting(Sampler):
         return {"x": state}
 
 
-class Counted(Model):
-    def prepare(self, data, covariates, kernel):
-        return Prepared(Counting(), data, {"x": data})
-
-
 def test_measured_draws_are_those_behind_the_sweeps():
     chain = Chain(Counted(), np.zeros(3), "x", block=4)
     chain.start()

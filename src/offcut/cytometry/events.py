@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from offcut.cytometry.transforms import Identity, Transform
 from offcut.errors import DataError
 from offcut.regions import Box, ByGroup, Region
 from offcut.tables.columns import Wanted, chosen
 from offcut.tables.spillover import Compensation
+from offcut.tables.table import Values
 from offcut.tables.windows import sided
 
 #: Events on the lower and on the upper face of a channel's window.
@@ -64,11 +65,11 @@ class Events:
     (2, 1)
     """
 
-    values: Float[np.ndarray, "events channels"]
+    values: Values
     channels: tuple[str, ...]
     region: Region | None = None
     transform: Transform | tuple[Transform, ...] = field(default_factory=Identity)
-    group: Int[np.ndarray, " events"] | None = None
+    group: Int[np.ndarray, " rows"] | None = None
     group_names: tuple[str, ...] = ()
     source: str = ""
     at_limit: Faces = field(default_factory=dict)
@@ -100,7 +101,7 @@ class Events:
             return self.transform
         return (self.transform,) * len(self.channels)
 
-    def original(self, compensated: bool = False) -> Float[np.ndarray, "events channels"]:
+    def original(self, compensated: bool = False) -> Values:
         """Values on the instrument's scale.
 
         Parameters
@@ -200,9 +201,7 @@ class Events:
         return f"Events({'; '.join(parts)})"
 
 
-def on_faces(
-    values: Float[np.ndarray, "events channels"], box: Box, channels: Sequence[str]
-) -> dict[str, tuple[int, int]]:
+def on_faces(values: Values, box: Box, channels: Sequence[str]) -> dict[str, tuple[int, int]]:
     """How many values are exactly at the lower and the upper limit of each channel."""
     lower = (values == box.lower).sum(axis=0).tolist()
     upper = (values == box.upper).sum(axis=0).tolist()

@@ -18,15 +18,17 @@ from numpy.typing import ArrayLike
 from offcut.cytometry.events import Events
 from offcut.errors import DataError, SettingsError
 from offcut.tables.columns import as_column, place_of
-from offcut.tables.table import Frame
+from offcut.tables.table import Frame, Values
 
 #: Vertices of the polygon that stands for an ellipse.
 VERTICES = 64
+#: Whether each point lies within a gate.
+Inside = Bool[np.ndarray, " rows"]
 #: What points can be: with names, or a column for each channel of a gate.
 Points = Events | Frame | Mapping[str, ArrayLike] | ArrayLike
 
 
-def coordinates(points: Points, channels: Sequence[str]) -> Float[np.ndarray, "points channels"]:
+def coordinates(points: Points, channels: Sequence[str]) -> Values:
     """The columns of points that a gate is about."""
     if isinstance(points, Events):
         problem = "the gate is about a channel that the events have not"
@@ -83,7 +85,7 @@ class Gate:
             )
         object.__setattr__(self, name, array)
 
-    def contains(self, points: Points) -> Bool[np.ndarray, " points"]:
+    def contains(self, points: Points) -> Inside:
         """Whether each point lies within.
 
         Parameters
@@ -96,7 +98,7 @@ class Gate:
         """
         return self._holds(coordinates(points, self.channels))
 
-    def _holds(self, x: Float[np.ndarray, "points channels"]) -> Bool[np.ndarray, " points"]:
+    def _holds(self, x: Values) -> Inside:
         raise NotImplementedError
 
     def to_flowkit(self, *_: object, **__: object) -> NoReturn:
@@ -156,7 +158,7 @@ class EllipsoidGate(Gate):
             )
         object.__setattr__(self, "distance_square", distance_square)
 
-    def _holds(self, x: Float[np.ndarray, "points channels"]) -> Bool[np.ndarray, " points"]:
+    def _holds(self, x: Values) -> Inside:
         away = x - self.mean
         squares = np.einsum("ni,ni->n", away, np.linalg.solve(self.covariance, away.T).T)
         return np.asarray(squares <= self.distance_square)
@@ -248,7 +250,7 @@ class PolygonGate(Gate):
         vertices = gate.mean + radius * circle @ np.linalg.cholesky(gate.covariance).T
         return cls(name, channels, vertices)
 
-    def _holds(self, x: Float[np.ndarray, "points 2"]) -> Bool[np.ndarray, " points"]:
+    def _holds(self, x: Float[np.ndarray, "rows 2"]) -> Inside:
         inside = np.zeros(len(x), dtype=bool)
         # A ray to the right crosses sides an odd number of times from a point that is within.
         ends = np.roll(self.vertices, -1, axis=0)

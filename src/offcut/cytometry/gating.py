@@ -14,11 +14,12 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from offcut.cytometry.gate_shapes import (
     EllipsoidGate,
     Gate,
+    Inside,
     Points,
     PolygonGate,
     check_names,
@@ -48,9 +49,7 @@ class Overlap(NamedTuple):
 
 
 def overlap_of(
-    names: Sequence[str],
-    inside: Sequence[Bool[np.ndarray, " points"]],
-    weights: Float[np.ndarray, " points"] | None = None,
+    names: Sequence[str], inside: Sequence[Inside], weights: np.ndarray | None = None
 ) -> Overlap:
     """From what lies in the gates with these names; the points may have weights."""
     flags = np.array(inside, dtype=float).reshape(len(names), -1)
@@ -248,7 +247,7 @@ def overlap(gates: Sequence[Gate], points: Points) -> Overlap:
     return overlap_of(list(found), list(found.values()))
 
 
-def membership(gates: Sequence[Gate], points: Points) -> dict[str, Bool[np.ndarray, " points"]]:
+def membership(gates: Sequence[Gate], points: Points) -> dict[str, Inside]:
     """Whether each point lies within each gate.
 
     Parameters
@@ -269,7 +268,7 @@ def membership(gates: Sequence[Gate], points: Points) -> dict[str, Bool[np.ndarr
     return found
 
 
-def _inside(gates: Sequence[Gate], points: Points) -> dict[str, Bool[np.ndarray, " points"]]:
+def _inside(gates: Sequence[Gate], points: Points) -> dict[str, Inside]:
     """Whether each point lies within each gate."""
     contained = (gate.contains(points) for gate in gates)
     return dict(zip(check_names(gates), contained, strict=True))

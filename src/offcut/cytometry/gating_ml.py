@@ -17,8 +17,15 @@ import numpy as np
 
 from offcut.cytometry.events import Events
 from offcut.cytometry.gate_shapes import EllipsoidGate, Gate, PolygonGate, check_names
-from offcut.cytometry.reading import as_transforms
-from offcut.cytometry.transforms import Asinh, Identity, Linear, Log, Logicle, Transform
+from offcut.cytometry.transforms import (
+    Asinh,
+    Identity,
+    Linear,
+    Log,
+    Logicle,
+    Transform,
+    as_transforms,
+)
 from offcut.errors import DataError
 from offcut.files import write
 from offcut.tables.spillover import Compensation

@@ -15,10 +15,9 @@ import itertools
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from offcut.cytometry.events import Events, on_faces
@@ -28,22 +27,20 @@ from offcut.cytometry.instrument_window import (
     transformed_limits,
     transformed_window,
 )
-from offcut.cytometry.transforms import Identity, Transform
+from offcut.cytometry.transforms import Transform, as_transforms
 from offcut.errors import DataError, SettingsError, TrustWarning
 from offcut.regions import Box
 from offcut.tables.columns import Wanted, describe_rows, place_of
 from offcut.tables.read import read_table
 from offcut.tables.spillover import Compensation
-from offcut.tables.table import Table, check_finite
-from offcut.tables.windows import check_inside
+from offcut.tables.table import Table, Values, settle_missing
+from offcut.tables.windows import settle_outside, without_faces
 
 #: Share of all events above which those at one value are a pile.
 PILE = 0.005
 
 
-def ask_about_piles(
-    observed: Float[np.ndarray, "events channels"], box: Box, channels: Sequence[str]
-) -> None:
+def ask_about_piles(observed: Values, box: Box, channels: Sequence[str]) -> None:
     """A warning for each face with a pile, and for each pile at a channel's own end."""
     from offcut.checks.looks import piles
 
@@ -99,19 +96,25 @@ def assemble(
     spillover = None
     if compensation is not None and is_bounded(box):
         spillover = compensation.among(channels)
-    check_finite(table, () if compensation is None else compensation.detectors)
-    check_inside(table, box, "" if window is not None else table.limits_note)
-    observed = table.values
-    keep = np.ones(len(observed), dtype=bool)
+    settle_missing(
+        table,
+        beside=() if compensation is None else compensation.detectors,
+        advice="Leave these rows out: a value that was not recorded is not an event",
+    )
+    settle_outside(
+        table,
+        box,
+        note=table.limits_note if window is None else "",
+        advice=f"on the instrument's scale, window={{{channels[0]!r}: (lower, upper), ...}}, with "
+        "None for no limit; or leave these rows out, if they were to be cut off",
+    )
+    before = len(table.kept)
     if at_limits == "drop":
-        keep = ((observed != box.lower) & (observed != box.upper)).all(axis=1)
-        box = Box(box.lower, box.upper, "neither")
-        if not keep.any():
-            raise DataError("every event sits on a face of the window: nothing is left after drop")
-    observed = observed[keep]
+        table, box = without_faces(table, box)
+    observed = table.values
     faces = on_faces(observed, box, channels)
     ask_about_piles(observed, box, channels)
-    linear = observed if compensation is None else _compensated(table, compensation)[keep]
+    linear = observed if compensation is None else _compensated(table, compensation)
     values = _transformed(linear, transforms, channels)
     region = transformed_window(box, transforms, spillover)
     if isinstance(region, Box):
@@ -121,36 +124,13 @@ def assemble(
         channels,
         region,
         transforms[0] if len(set(transforms)) == 1 else transforms,
-        None if table.group is None else table.group[keep],
+        table.group,
         table.group_names,
         table.source,
         faces if is_bounded(box) else {},
-        int((~keep).sum()),
+        before - len(table.kept),
         compensation,
     )
-
-
-def as_transforms(transform: object, channels: tuple[str, ...]) -> tuple[Transform, ...]:
-    """One for each channel, from None, one, a sequence, or a dict by channel."""
-    if transform is None:
-        transform = Identity()
-    if isinstance(transform, Transform):
-        return (transform,) * len(channels)
-    given: list[object] = [transform]
-    if isinstance(transform, Mapping):
-        given = [Identity()] * len(channels)
-        for name, one in transform.items():
-            given[place_of(name, [channels], "a transform is for a channel not chosen")] = one
-    elif isinstance(transform, list | tuple):
-        given = list(transform)
-    found = tuple(one for one in given if isinstance(one, Transform))
-    if not len(found) == len(given) == len(channels):
-        raise DataError(
-            f"transform must be one of Identity, Linear, Asinh, Log, Logicle for all "
-            f"{len(channels)} channels, a list with one for each, or a dict by channel; got "
-            f"{transform!r}"
-        )
-    return found
 
 
 def _compensation(
@@ -173,7 +153,7 @@ def _compensation(
     return Compensation(channels, np.asarray(compensate, dtype=float))
 
 
-def _compensated(table: Table, compensation: Compensation) -> Float[np.ndarray, "events channels"]:
+def _compensated(table: Table, compensation: Compensation) -> Values:
     """The chosen columns, after compensation of those that it is about."""
     values = table.all_values.copy()
     about = [table.all_names.index(name) for name in compensation.detectors]
@@ -182,10 +162,8 @@ def _compensated(table: Table, compensation: Compensation) -> Float[np.ndarray, 
 
 
 def _transformed(
-    values: Float[np.ndarray, "events channels"],
-    transforms: tuple[Transform, ...],
-    channels: tuple[str, ...],
-) -> Float[np.ndarray, "events channels"]:
+    values: Values, transforms: tuple[Transform, ...], channels: tuple[str, ...]
+) -> Values:
     columns = zip(transforms, values.T, strict=True)
     moved = np.stack([transform(column) for transform, column in columns], axis=1)
     for place in np.flatnonzero(~np.isfinite(moved).all(axis=0)):
@@ -200,11 +178,8 @@ def _transformed(
 
 
 def _within(
-    values: Float[np.ndarray, "events channels"],
-    observed: Float[np.ndarray, "events channels"],
-    box: Box,
-    transforms: tuple[Transform, ...],
-) -> Float[np.ndarray, "events channels"]:
+    values: Values, observed: Values, box: Box, transforms: tuple[Transform, ...]
+) -> Values:
     """Transformed values with rounding taken off: on a face exactly where they were on it."""
     lower, upper = transformed_limits(box, transforms)
     inner = np.clip(values, np.nextafter(lower, np.inf), np.nextafter(upper, -np.inf))

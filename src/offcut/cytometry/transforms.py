@@ -23,6 +23,7 @@ and convex, so Newton's method started above the root comes down to it and never
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -33,7 +34,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from offcut.errors import ModelError
+from offcut.errors import DataError, ModelError
+from offcut.tables.columns import place_of
 
 #: Of the library that calculates: NumPy's, or JAX's inside of ``jit``.
 Numbers = np.ndarray | np.floating | jax.Array
@@ -316,3 +318,26 @@ class Log(Transform):
     def _log_derivative(self, x: Numbers, xp: ModuleType) -> Numbers:
         with np.errstate(divide="ignore", invalid="ignore"):
             return -xp.log(x * float(self.decades * np.log(10.0)))
+
+
+def as_transforms(transform: object, channels: Sequence[str]) -> tuple[Transform, ...]:
+    """One for each channel, from None, one, a sequence, or a dict by channel."""
+    if transform is None:
+        transform = Identity()
+    if isinstance(transform, Transform):
+        return (transform,) * len(channels)
+    given: list[object] = [transform]
+    if isinstance(transform, Mapping):
+        given = [Identity()] * len(channels)
+        for name, one in transform.items():
+            given[place_of(name, [channels], "a transform is for a channel not chosen")] = one
+    elif isinstance(transform, list | tuple):
+        given = list(transform)
+    found = tuple(one for one in given if isinstance(one, Transform))
+    if not len(found) == len(given) == len(channels):
+        raise DataError(
+            f"transform must be one of Identity, Linear, Asinh, Log, Logicle for all "
+            f"{len(channels)} channels, a list with one for each, or a dict by channel; got "
+            f"{transform!r}"
+        )
+    return found

@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
 
 from offcut.errors import DataError
 from offcut.files import first_line
 from offcut.numerics.extras import needed
 from offcut.tables.columns import place_of
 from offcut.tables.spillover import Compensation
-from offcut.tables.table import Contents, Origin, reading
+from offcut.tables.table import Contents, Origin, Values, reading
 
 MAGIC = re.compile(rb"FCS[23]\.\d")
 FLOAT_NOTE = (
@@ -126,7 +125,7 @@ def _parsed(path: Path) -> FlowData:
             ) from error
 
 
-def _stored(flow: FlowData, path: Path) -> Float[np.ndarray, "events channels"]:
+def _stored(flow: FlowData, path: Path) -> Values:
     """Numbers as they are in the file, a row for each event, as many as it says."""
     mode = flow.text.get("mode", "L").upper()
     mixed = [key for key in flow.text if re.fullmatch(r"p\d+datatype", key)]
@@ -150,9 +149,7 @@ def _stored(flow: FlowData, path: Path) -> Float[np.ndarray, "events channels"]:
     return np.array(flow.events, dtype=np.float64).reshape(rows, columns)
 
 
-def _linear(
-    stored: Float[np.ndarray, "rows channels"], flow: FlowData
-) -> Float[np.ndarray, "rows channels"]:
+def _linear(stored: Values, flow: FlowData) -> Values:
     """Stored numbers on the linear scale."""
     values = stored.copy()
     for number, channel in flow.channels.items():

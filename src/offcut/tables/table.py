@@ -22,8 +22,15 @@ from offcut.regions import Box
 from offcut.tables.columns import describe_rows
 from offcut.tables.spillover import Compensation
 
+#: Numbers, a row for each event or observation and a column for each channel.
+Values = Float[np.ndarray, "rows columns"]
 #: A group with fewer rows says nothing about itself.
 LEAST_IN_GROUP = 2
+#: What to do about missing values, at the command line.
+DROP_MISSING = (
+    "Leave them out with --missing drop if the reason has nothing to do with the value; or choose "
+    "other columns with --columns"
+)
 
 
 @runtime_checkable
@@ -99,7 +106,7 @@ class Table:
     are. Whatever rows are left out, those that stay know their place in the source (``kept``).
     """
 
-    all_values: Float[np.ndarray, "rows columns"]
+    all_values: Values
     all_names: list[str]
     places: list[int]  # of the chosen columns among these
     origin: Origin
@@ -119,6 +126,11 @@ class Table:
         return self.origin.name
 
     @property
+    def called(self) -> str:
+        """For errors."""
+        return self.origin.name or "the source"
+
+    @property
     def path(self) -> Path:
         return self.origin.path
 
@@ -128,7 +140,7 @@ class Table:
         return [self.all_names[place] for place in self.places]
 
     @property
-    def values(self) -> Float[np.ndarray, "rows chosen"]:
+    def values(self) -> Values:
         """The chosen columns."""
         return self.all_values[:, self.places]
 
@@ -148,7 +160,7 @@ class Table:
         keep[rows] = False
         if not keep.any():
             raise DataError(
-                f"all {len(keep):,} rows of {self.source} {why}: nothing is left to learn from"
+                f"all {len(keep):,} rows of {self.called} {why}: nothing is left to learn from"
             )
         return replace(
             self,
@@ -163,37 +175,25 @@ class Table:
         return self.origin.describe(self.kept[rows])
 
 
-def settle_missing(table: Table, what: str) -> Table:
-    """Refuse rows with a missing or infinite value, or leave them out (``what`` is "drop")."""
-    rows, names = _missing(table, table.places)
+def settle_missing(
+    table: Table, what: str = "refuse", beside: Sequence[str] = (), advice: str = DROP_MISSING
+) -> Table:
+    """Refuse rows with a missing or infinite value, or leave them out (``what`` is "drop").
+
+    They are looked for in the chosen columns, and in those ``beside`` that spill into them.
+    """
+    places = list(dict.fromkeys([*table.places, *map(table.all_names.index, beside)]))
+    bad = ~np.isfinite(table.all_values[:, places])
+    rows = np.flatnonzero(bad.any(axis=1))
     if not len(rows):
         return table
     if what == "drop":
         return table.without(rows, "have a missing value")
-    raise DataError(
-        f"{len(rows):,} of {len(table.kept):,} rows of {table.source} have a missing or infinite "
-        f"value in {', '.join(names)}: {table.describe(rows)}. Leave them out with --missing drop "
-        "if the reason has nothing to do with the value; or choose other columns with --columns"
-    )
-
-
-def check_finite(table: Table, detectors: Sequence[str]) -> None:
-    """Refuse missing values in chosen columns, and in those that spill into them."""
-    used = list(dict.fromkeys([*table.places, *map(table.all_names.index, detectors)]))
-    rows, names = _missing(table, used)
-    if len(rows):
-        raise DataError(
-            f"{len(rows):,} of {len(table.kept):,} events have a missing or infinite value in "
-            f"{', '.join(names)} ({table.describe(rows)}); leave these rows out: a value that was "
-            "not recorded is not an event"
-        )
-
-
-def _missing(table: Table, places: Sequence[int]) -> tuple[Int[np.ndarray, " some"], list[str]]:
-    """Rows with a missing or infinite value in these columns, and the columns that have any."""
-    bad = ~np.isfinite(table.all_values[:, places])
     names = [table.all_names[places[int(column)]] for column in np.flatnonzero(bad.any(axis=0))]
-    return np.flatnonzero(bad.any(axis=1)), names
+    raise DataError(
+        f"{len(rows):,} of {len(table.kept):,} rows of {table.called} have a missing or infinite "
+        f"value in {', '.join(names)}: {table.describe(rows)}. {advice}"
+    )
 
 
 def check_groups(table: Table) -> None:

@@ -7,15 +7,28 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from offcut.errors import DataError, SettingsError
 from offcut.regions import Box, Region
 from offcut.regions.box import SIDES
-from offcut.tables.table import Table
+from offcut.tables.table import Table, Values
+
+#: What to do about rows outside of the window, at the command line.
+DROP_OUTSIDE = (
+    "with --lower, --upper or --region, or leave these rows out with --outside drop if they were "
+    "to be cut off"
+)
 
 
-def settle_outside(table: Table, window: Region | None, what: str, *, note: str = "") -> Table:
+def settle_outside(
+    table: Table,
+    window: Region | None,
+    what: str = "refuse",
+    *,
+    note: str = "",
+    advice: str = DROP_OUTSIDE,
+) -> Table:
     """Refuse rows outside of the window, or leave them out (``what`` is "drop")."""
     if window is None:
         return table
@@ -29,17 +42,23 @@ def settle_outside(table: Table, window: Region | None, what: str, *, note: str 
     by_column = f"By column: {'; '.join(sides)}. " if sides else ""
     shown = ", ".join(f"{name} {value:.6g}" for name, value in zip(table.names, first, strict=True))
     raise DataError(
-        f"{len(rows):,} of {len(values):,} rows of {table.source} lie outside the window "
-        f"{window!r}: {table.describe(rows)}; the first is {shown}. {by_column}{note}The "
-        "window is what could be recorded, so nothing lies outside of it: give the true limits "
-        "with --lower, --upper or --region, or leave these rows out with --outside drop if they "
-        "were to be cut off"
+        f"{len(rows):,} of {len(values):,} rows of {table.called} lie outside the window "
+        f"{window!r}: {table.describe(rows)}; the first is {shown}. {by_column}{note}The window "
+        "is what could be recorded, so nothing lies outside of it: give the true limits "
+        f"{advice}"
     )
 
 
-def is_inside(
-    window: Region, values: Float[np.ndarray, "rows columns"]
-) -> Bool[np.ndarray, " rows"]:
+def without_faces(table: Table, box: Box) -> tuple[Table, Box]:
+    """Without rows that sit exactly on a limit, in the open box."""
+    values = table.values
+    rows = np.flatnonzero(((values == box.lower) | (values == box.upper)).any(axis=1))
+    if len(rows):
+        table = table.without(rows, "sit exactly on a limit of the window")
+    return table, Box(box.lower, box.upper, "neither")
+
+
+def is_inside(window: Region, values: Values) -> Bool[np.ndarray, " rows"]:
     """Whether each row lies in the window."""
     if isinstance(window, Box):
         low, high, at_low, at_high = _of_columns(window, values.shape[1])
@@ -50,24 +69,7 @@ def is_inside(
         return np.asarray(jax.vmap(window)(jnp.asarray(values)))
 
 
-def check_inside(table: Table, box: Box, note: str) -> None:
-    """Refuse events that the instrument could not record."""
-    values = table.values
-    rows = np.flatnonzero(~is_inside(box, values))
-    if not len(rows):
-        return
-    raise DataError(
-        f"{len(rows):,} of {len(values):,} events lie outside the window ({table.describe(rows)}): "
-        f"in {'; '.join(_sides(box, table.names, values))}. A window is what could be recorded, on "
-        f"the instrument's scale, so no event lies outside. {note}Give the true limits with "
-        f"window={{{table.names[0]!r}: (lower, upper), ...}}, None for no limit; or leave these "
-        "rows out, if they were to be cut off"
-    )
-
-
-def _sides(
-    window: Region, names: Sequence[str], values: Float[np.ndarray, "rows columns"]
-) -> list[str]:
+def _sides(window: Region, names: Sequence[str], values: Values) -> list[str]:
     """For boxes: how many below and above, column by column where there are any."""
     if not isinstance(window, Box):
         return []

@@ -37,7 +37,7 @@ from offcut.mixtures.populations import Labels, Population
 from offcut.plots.style import BLUE, GREY, ORANGE, STYLE, pyplot, words
 from offcut.regions import Box, Region
 from offcut.tables.table import Table, check_groups
-from offcut.tables.windows import combined, meet, settle_outside
+from offcut.tables.windows import combined, meet, settle_outside, without_faces
 
 #: Populations with a smaller share are in the tables only.
 NOTABLE = 0.01
@@ -62,10 +62,7 @@ def prepare(request: Request) -> Task:
     note = table.limits_note if from_file else ""
     table = settle_outside(table, combined(box, region, size), rows.outside, note=note)
     if options.at_limits == "drop" and box is not None:
-        on_face = ((table.values == box.lower) | (table.values == box.upper)).any(axis=1)
-        if on_face.any():
-            table = table.without(np.flatnonzero(on_face), "sit exactly on a limit of the window")
-        box = Box(box.lower, box.upper, "neither")
+        table, box = without_faces(table, box)
     check_groups(table)
     # The faces are settled above and not by assemble, so that rows stay known.
     events = assemble(
