@@ -15,8 +15,7 @@ from numpyro.distributions.distribution import validation_enabled
 
 import offcut
 from offcut.mixtures.weights import Concentration
-from offcut.models.prior import Prior
-from offcut.models.support import in_support, log_prob
+from offcut.models.prior import Prior, in_support, log_prob
 
 OFF = {"validate_args": False}
 

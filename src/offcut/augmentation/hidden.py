@@ -233,8 +233,6 @@ def hide(
     came : pytree of NumPy arrays with n rows
         The data in the precision in which they came.
     """
-    if model.censored is None and not model.latent:
-        return recorded, None
     n = jax.tree.leaves(recorded)[0].shape[0]
     shape = recorded_shape(jax.tree.map(lambda a: a[0], recorded))
     limits = None

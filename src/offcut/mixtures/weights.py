@@ -40,7 +40,7 @@ from jax.scipy.special import betaln, gammaln
 from jaxtyping import Array, Float, Int
 
 from offcut.errors import ModelError
-from offcut.models.support import in_support, log_prob
+from offcut.models.prior import in_support, log_prob
 from offcut.numerics.rendering import written
 from offcut.numerics.slice_sampling import slice_sample
 from offcut.numerics.types import KeyArray

@@ -20,10 +20,9 @@ import numpyro.distributions as dist
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
 from offcut.errors import ModelError
-from offcut.models.prior import PriorLike, Theta
+from offcut.models.prior import PriorLike, Theta, in_support, log_prob
 from offcut.models.recording import CensoringLike
 from offcut.models.rejection import ExactUpdates, Proposed, RejectionModel, checked_function
-from offcut.models.support import in_support, log_prob
 from offcut.numerics.keys import with_native_fallback
 from offcut.numerics.rendering import call
 from offcut.numerics.types import KeyArray, Point, Points

@@ -309,6 +309,11 @@ class RejectionModel(Model):
         log_accept = self.log_accept(theta, safe, *covariate)
         return log_proposal + jnp.where(never, 0.0, log1mexp(log_accept))
 
+    @property
+    def leaves_open(self) -> bool:
+        """Whether data may leave something open: values in zones, parts that nobody records."""
+        return self.censored is not None or bool(self.latent)
+
     def recorded(self, point: PyTree) -> PyTree:
         """What of a proposal the data have: a part of its tree, whatever the leaves are."""
         if not self.latent:

@@ -64,7 +64,9 @@ def observe(
     recorded = matched(came, recorded_like(model, like))
     check_scalars(model, like, covariate_trees)
     _check_zones(model, recorded, covariate_trees, n)
-    points, hidden = hide(model, recorded, like, covariate_trees, came)
+    points, hidden = recorded, None
+    if model.leaves_open:
+        points, hidden = hide(model, recorded, like, covariate_trees, came)
     if hidden is not None:
         points = with_possible_values(model, points, hidden, covariate_trees)
     refuse_outside_support(model, points, hidden, covariate_trees)

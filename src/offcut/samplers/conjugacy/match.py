@@ -13,9 +13,8 @@ import jax
 import numpy as np
 
 from offcut.models.filtered import Filtered, Selected, Truncated
-from offcut.models.prior import Theta
+from offcut.models.prior import Theta, log_prob
 from offcut.models.rejection import RejectionModel
-from offcut.models.support import log_prob
 from offcut.numerics.keys import from_seed
 from offcut.numerics.types import Point
 from offcut.programs.identity import reached
