@@ -14,7 +14,7 @@ moves it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import ParamSpec, TypedDict, TypeVar
 
@@ -280,7 +280,7 @@ class Prior:
         }
 
     @_one_thread_at_a_time
-    def completed(self, theta: Mapping[str, ArrayLike]) -> Theta:
+    def completed(self, theta: Mapping[str, ArrayLike | Sequence[float]]) -> Theta:
         """The user's theta as float64 arrays of the right shapes, deterministic sites added."""
         missing = set(self.shapes) - set(theta)
         if missing:

@@ -11,12 +11,13 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Shaped
 from numpyro.distributions import constraints
 
 #: A value of a distribution, or a batch of them.
-Value = Shaped[Array, "..."]
+Value = Shaped[Array, "..."] | np.ndarray | float
 _WHOLE = (constraints.real, constraints.real_vector, constraints.real_matrix)
 
 
