@@ -35,7 +35,12 @@ CHECKED = (
     "offcut.programs",
     "offcut.regions",
     "offcut.result",
-    "offcut.samplers",
+    "offcut.samplers.algorithm2",
+    "offcut.samplers.conjugacy",
+    "offcut.samplers.conjugate",
+    "offcut.samplers.direct",
+    "offcut.samplers.start",
+    "offcut.samplers.walk",
 )
 #: A whole number is a float too, and a complex number (numpy's ArrayLike relies on it).
 CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
