@@ -54,7 +54,8 @@ from offcut.samplers.algorithm2 import Evidence, ModelSampler, Move
 from offcut.samplers.start import climb_to_start, shake_start
 
 Scalar = Float[Array, ""]
-Tails = tuple[Scalar, Scalar, Scalar]  # log F, log S, log density
+#: log F, log S, log density; plain numbers where the base has them.
+Tails = tuple[Scalar | float, Scalar | float, Scalar | float]
 LOG_HALF = float(np.log(0.5))
 LOG_ROOT_TAU = float(0.5 * np.log(2 * np.pi))
 #: Standard scores beyond this are cut off there: their squares would overflow.
@@ -208,7 +209,7 @@ def _log_between(
     return jnp.where(some, jnp.where(narrow, flat, apart), -jnp.inf)
 
 
-def _or_nothing(value: jax.Array) -> jax.Array:
+def _or_nothing(value: Scalar | float) -> Scalar:
     """The same, -inf being a constant."""
     return jnp.where(value > -jnp.inf, value, -jnp.inf)
 
