@@ -42,7 +42,12 @@ CHECKED = (
     "offcut.programs",
     "offcut.regions",
     "offcut.result",
-    "offcut.samplers",
+    "offcut.samplers.algorithm2",
+    "offcut.samplers.conjugacy",
+    "offcut.samplers.conjugate",
+    "offcut.samplers.direct",
+    "offcut.samplers.start",
+    "offcut.samplers.walk",
     "offcut.tables",
 )
 #: A whole number is a float too, and a complex number (numpy's ArrayLike relies on it).

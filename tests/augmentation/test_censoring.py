@@ -130,6 +130,7 @@ def test_limits_that_make_no_sense(options, said):
         offcut.Clamped(**options)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_what_is_not_a_zone():
     with pytest.raises(ModelError, match="censored must be"):
         model(censored=1.5)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -76,7 +77,7 @@ def test_proposals_that_round_to_zero_end_the_run():
 
 
 def test_a_conjugate_draw_is_not_cut(float64):
-    drawn = np.asarray(draw_gamma(jax.random.key(1), np.full(1000, 0.002), 1.0))
+    drawn = np.asarray(draw_gamma(jax.random.key(1), jnp.full(1000, 0.002), jnp.array(1.0)))
     assert np.mean(drawn == 0) > 0.1  # P(phi < 1e-308) = 0.24
     assert np.mean((drawn > 0) & (drawn <= np.finfo(float).tiny)) < 0.1
 

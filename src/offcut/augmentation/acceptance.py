@@ -117,7 +117,7 @@ def inspect_observations(
     """Raise where log a at an observation is NaN, above 0, or -inf."""
     log_accept = log_accept_at_observations(model, layout, theta, data)
 
-    def row(index: int) -> PointLike:
+    def row(index: int | np.integer) -> PointLike:
         return jax.tree.map(lambda a: np.asarray(a[index]), data.points)
 
     wrong = np.flatnonzero(is_broken(log_accept))

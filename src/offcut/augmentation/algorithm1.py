@@ -20,7 +20,7 @@ all places idle when acceptance is uneven.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -400,7 +400,7 @@ def run_algorithm_1(
 def augment(
     key: int | Array,
     model: RejectionModel,
-    theta: Mapping[str, ArrayLike],
+    theta: Mapping[str, ArrayLike | Sequence[float]],
     n: int,
     *,
     covariates: object = None,

@@ -19,7 +19,7 @@ has density zero, always.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import ParamSpec, TypedDict, TypeVar
 
@@ -46,7 +46,7 @@ Position = Float[Array, " d"]
 #: What users may give as ``prior=``.
 PriorLike = Mapping[str, dist.Distribution | ArrayLike] | Callable[[], object]
 #: A value of a distribution, or a batch of them.
-Value = Shaped[Array, "..."]
+Value = Shaped[Array, "..."] | np.ndarray | float
 A = ParamSpec("A")
 R = TypeVar("R")
 _WHOLE = (constraints.real, constraints.real_vector, constraints.real_matrix)
@@ -349,7 +349,7 @@ class Prior:
         }
 
     @_one_thread_at_a_time
-    def completed(self, theta: Mapping[str, ArrayLike]) -> Theta:
+    def completed(self, theta: Mapping[str, ArrayLike | Sequence[float]]) -> Theta:
         """The user's theta as float64 arrays of the right shapes, deterministic sites added."""
         missing = set(self.shapes) - set(theta)
         if missing:

@@ -54,7 +54,7 @@ from offcut.samplers.algorithm2 import Evidence, ModelSampler, Move
 from offcut.samplers.start import climb_to_start, shake_start
 
 Scalar = Float[Array, ""]
-#: log F, log S, log density; plain numbers where the base is made of plain numbers.
+#: log F, log S, log density; plain numbers where the base has them.
 Tails = tuple[Scalar | float, Scalar | float, Scalar | float]
 LOG_HALF = float(np.log(0.5))
 LOG_ROOT_TAU = float(0.5 * np.log(2 * np.pi))
