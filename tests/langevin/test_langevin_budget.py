@@ -22,7 +22,7 @@ from offcut.driver.chains import Settings, run_chains
 from offcut.kernels.tuning import warmup_schedule
 from offcut.langevin.augmented import AugmentedSampler
 from offcut.langevin.normaliser import log_normaliser, log_normaliser_of
-from offcut.langevin.sequential import log_envelope
+from offcut.langevin.proposals import log_envelope
 from offcut.numerics import keys
 from statistical.truth import FALSE_ALARM, Grid, p_value
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from offcut.base import Kernel, Model, Prepared
 from offcut.errors import ModelError, SettingsError
@@ -93,9 +94,9 @@ class MatrixLangevinModel(Model):
 
     def __init__(
         self,
-        kappa_prior: Any,
-        G_prior: Any = None,
-        H: Any = IDENTITY,
+        kappa_prior: dist.Distribution,
+        G_prior: MatrixLangevin | ArrayLike | None = None,
+        H: str | MatrixLangevin | ArrayLike = IDENTITY,
         method: str = "augment",
     ) -> None:
         _check_positive_prior(kappa_prior)
@@ -215,7 +216,7 @@ class MatrixLangevinModel(Model):
     def regions(
         self,
         posterior: xr.DataTree,
-        probability: float = 0.9,
+        probability: float | int = 0.9,
         *,
         predictive: bool = False,
         size: int = 20_000,
@@ -245,7 +246,7 @@ def _is_orthogonal(H: np.ndarray) -> bool:
     return H.shape[0] == H.shape[1] and np.allclose(H.T @ H, np.eye(len(H)), atol=1e-6)
 
 
-def _check_positive_prior(prior: Any) -> None:
+def _check_positive_prior(prior: object) -> None:
     if not isinstance(prior, dist.Distribution):
         raise ModelError(
             "kappa_prior must be a NumPyro distribution such as "
@@ -264,7 +265,7 @@ def _check_positive_prior(prior: Any) -> None:
         )
 
 
-def _columns_prior(prior: Any, p: int) -> Any:
+def _columns_prior(prior: dist.Distribution, p: int) -> dist.Distribution:
     if prior.batch_shape not in ((), (1,), (p,)):
         raise ModelError(
             f"kappa_prior has {prior.batch_shape[0]} entries, but the frames have {p} columns"
@@ -272,7 +273,7 @@ def _columns_prior(prior: Any, p: int) -> Any:
     return prior.expand((p,))
 
 
-def _parameter(name: str, prior: Any) -> np.ndarray | None:
+def _parameter(name: str, prior: MatrixLangevin | ArrayLike | None) -> np.ndarray | None:
     """F of a matrix Langevin prior, None where it is uniform."""
     if prior is None:
         return None
