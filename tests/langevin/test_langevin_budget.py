@@ -21,7 +21,7 @@ from offcut import MatrixLangevin, MatrixLangevinModel
 from offcut.driver.chains import Settings, run_chains
 from offcut.langevin.augmented import AugmentedSampler
 from offcut.langevin.normaliser import log_normaliser, log_normaliser_of
-from offcut.langevin.sequential import log_envelope
+from offcut.langevin.proposals import log_envelope
 from offcut.numerics import keys
 from offcut.samplers.choice import prepare
 from statistical.truth import FALSE_ALARM, Grid, p_value

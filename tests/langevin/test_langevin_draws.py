@@ -17,7 +17,7 @@ import pytest
 from scipy import special, stats
 
 from offcut import MatrixLangevin
-from offcut.langevin import draws, sequential
+from offcut.langevin import draws, proposals
 from offcut.langevin.distribution import _by_gibbs, _by_rejection
 from offcut.numerics import keys
 from statistical.truth import FALSE_ALARM
@@ -132,7 +132,7 @@ def test_proposals_that_nobody_judges_are_caught(shape):
     """Negative control: Hoff's proposals without the acceptance step."""
     F = parameter(shape[0], SHAPES[shape])
     U, kappa, Vt = np.linalg.svd(F, full_matrices=False)
-    drawn = jax.jit(sequential.propose, static_argnums=3)(keys.from_seed(3), U, kappa, N)
+    drawn = jax.jit(proposals.propose, static_argnums=3)(keys.from_seed(3), U, kappa, N)
     assert smallest_p_value(np.asarray(drawn.frames) @ Vt, F) < FALSE_ALARM
 
 

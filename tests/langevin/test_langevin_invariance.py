@@ -261,7 +261,7 @@ def test_a_turn_that_is_not_halved_is_caught(monkeypatch):
 def test_rejections_have_their_law():
     """|Y| is negative binomial with success probability Z / D."""
     from offcut.langevin.normaliser import log_normaliser
-    from offcut.langevin.sequential import log_envelope
+    from offcut.langevin.proposals import log_envelope
 
     layout, kappa = Layout.of(200, 3, 2), jnp.array([12.0, 6.0])
     found = jax.jit(

@@ -14,11 +14,10 @@ kappa and frozen while kappa moves would give a wrong posterior.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation.rejections import (
     MOST_ATTEMPTS,
@@ -33,7 +32,8 @@ from offcut.base import OK, Stage
 from offcut.errors import StartError
 from offcut.langevin.draws import acceptance
 from offcut.langevin.rejections import Held, Run, log_joint, no_run, nothing, run
-from offcut.langevin.sampler import LangevinData, LangevinSampler, State
+from offcut.langevin.sampler import LangevinData, LangevinSampler, Moved, State
+from offcut.numerics.types import KeyArray
 
 #: A start that would need so many times the budget is hopeless.
 HOPELESS_START = 5.0
@@ -47,29 +47,23 @@ class AugmentedSampler(LangevinSampler):
     method = "augment"
 
     redraws = True
+    proposes = True
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.draws_rejections = self.layout.p > 1
-
-    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Held:
-        """No rejections yet."""
+    def first_own(self, key: KeyArray, state: State, data: LangevinData, budget: int) -> Held:
         refuse_hopeless(np.asarray(self.kappa(state.position)), int(data.n), budget, self.layout.d)
         return nothing(self.layout, 1)
 
-    def order(self, kappa: jax.Array) -> jax.Array:
+    def order(self, kappa: Float[Array, " p"]) -> Int[Array, " p"]:
         """In which order columns are proposed at ``kappa``."""
         return jnp.argsort(-kappa)
 
-    def move(
-        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
-    ) -> tuple[State, dict[str, jax.Array], jax.Array]:
+    def move(self, key: KeyArray, state: State, stage: Stage, data: LangevinData) -> Moved:
         """Y given kappa, then kappa given Y."""
         key_rejections, key_kernel = jax.random.split(key)
         held, attempts, over, status = self._rejections(key_rejections, state, stage, data)
         along = self.along(state, data)
 
-        def log_density(position: jax.Array) -> jax.Array:
+        def log_density(position: Float[Array, " p"]) -> Float[Array, ""]:
             kappa = self.kappa(position)
             order = self.order(kappa)
             joint = log_joint(self.layout, kappa[order], data.n, along[order], held)
@@ -80,8 +74,9 @@ class AugmentedSampler(LangevinSampler):
         return moved._replace(own=held), stats, status
 
     def _rejections(
-        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
-    ) -> tuple[Held, jax.Array, jax.Array, jax.Array]:
+        self, key: KeyArray, state: State, stage: Stage, data: LangevinData
+    ) -> tuple[Held, Int[Array, ""], Bool[Array, ""], Int[Array, ""]]:
+        """Y, how many attempts it took, whether all were over the budget, and the status."""
         layout, old = self.layout, state.own
         if layout.p == 1:  # nothing is ever rejected
             known = old._replace(known=jnp.array(True))
@@ -89,7 +84,7 @@ class AugmentedSampler(LangevinSampler):
         kappa = self.kappa(state.position)
         falling = kappa[self.order(kappa)]
 
-        def attempt(number: jax.Array, last: Run) -> tuple[Run, jax.Array]:
+        def attempt(number: Int[Array, ""], last: Run) -> tuple[Run, Bool[Array, ""]]:
             own_key = jax.random.fold_in(key, number)
             drawn = run(layout, own_key, falling, data.n, stage.budget, last.rejected)
             return drawn, drawn.size > stage.budget
@@ -106,7 +101,6 @@ class AugmentedSampler(LangevinSampler):
         return capacity_of(self.layout.rows, state.own.rejected) if self.layout.p > 1 else None
 
     def resized(self, state: State, capacity: int) -> State:
-        """More room, same content."""
         rejected = resized_rejected(self.layout.rows, state.own.rejected, capacity)
         return state._replace(own=state.own._replace(rejected=rejected))
 
@@ -115,10 +109,9 @@ class AugmentedSampler(LangevinSampler):
         return 16 * (self.layout.p - 1)
 
     def rejected(self, state: State) -> int:
-        """|Y|."""
         return int(state.own.size)
 
-    def explain(self, state: State, evidence: Any) -> Exception:
+    def explain(self, state: State, evidence: object) -> Exception:
         """Nothing was ever held, and no attempt stayed within the budget."""
         kappa = np.asarray(self.kappa(state.position))
         return StartError(
@@ -127,7 +120,7 @@ class AugmentedSampler(LangevinSampler):
         )
 
 
-def refuse_hopeless(kappa: np.ndarray, n: int, budget: int, d: int) -> None:
+def refuse_hopeless(kappa: Float[np.ndarray, " p"], n: int, budget: int, d: int) -> None:
     """Raise where a sweep would need far more rejections than the budget allows."""
     share = float(acceptance(kappa, d))
     expected = n * (1 / share - 1) if share > 0 else np.inf

@@ -16,15 +16,18 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jaxtyping import Array, Float, Int
 
 from offcut.numerics.arrays import materialised
+from offcut.numerics.types import KeyArray
 
 _NEWTON_STEPS = 30
 #: w, x, y, z of many quaternions: four vectors, which a processor likes better than rows of four.
-Quaternions = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+Vector = Float[Array, " n"]
+Quaternions = tuple[Vector, Vector, Vector, Vector]
 
 
-def propose(key: jax.Array, kappa: jax.Array, count: int) -> tuple[Quaternions, jax.Array]:
+def propose(key: KeyArray, kappa: Float[Array, 2], count: int) -> tuple[Quaternions, Vector]:
     """``count`` unit quaternions for F = [diag(kappa); 0], and log acceptance probabilities."""
     lam = 2.0 * jnp.stack([jnp.zeros(()), kappa[1], kappa[0], kappa[0] + kappa[1]])
     b = envelope(lam)
@@ -38,21 +41,23 @@ def propose(key: jax.Array, kappa: jax.Array, count: int) -> tuple[Quaternions, 
     return (w * scale, x * scale, y * scale, z * scale), log_accept
 
 
-def envelope(lam: jax.Array) -> jax.Array:
+def envelope(lam: Float[Array, 4]) -> Float[Array, ""]:
     """The b in (0, 4] with sum_i 1 / (b + 2 lambda_i) = 1, by Newton's method on a convex function.
 
     The function falls and is convex, so steps from the left of the root never overshoot; b = 1 is
     to its left, because the term with lambda = 0 alone is 1 there.
     """
 
-    def step(_: int, b: jax.Array) -> jax.Array:
+    def step(_: Int[Array, ""], b: Float[Array, ""]) -> Float[Array, ""]:
         inverse = 1.0 / (b + 2.0 * lam)
         return b + (jnp.sum(inverse) - 1.0) / jnp.sum(inverse**2)
 
     return lax.fori_loop(0, _NEWTON_STEPS, step, jnp.ones(()))
 
 
-def first_columns(q: Quaternions) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+def first_columns(
+    q: Quaternions,
+) -> tuple[tuple[Vector, Vector, Vector], tuple[Vector, Vector, Vector]]:
     """The first two columns of their rotation matrices, three vectors each."""
     w, x, y, z = q
     first = w * w + x * x - y * y - z * z, 2 * (x * y + w * z), 2 * (x * z - w * y)

@@ -16,13 +16,17 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jaxtyping import Array, Float, Int
 
 from offcut.langevin.hypergeometric import log_h
 from offcut.langevin.von_mises_fisher import deviations, unit, without
+from offcut.numerics.types import KeyArray
 
 
-def sweep(key: jax.Array, F: jax.Array, frames: jax.Array) -> jax.Array:
-    """All columns once, for frames (n, d, p) and one F (d, p)."""
+def sweep(
+    key: KeyArray, F: Float[Array, "d p"], frames: Float[Array, "n d p"]
+) -> Float[Array, "n d p"]:
+    """All columns once, for many frames and one F."""
     d, p = F.shape
     if d == p and p > 1:
         return _pairs(key, F, frames)
@@ -31,7 +35,9 @@ def sweep(key: jax.Array, F: jax.Array, frames: jax.Array) -> jax.Array:
     return frames
 
 
-def _one_column(key: jax.Array, F: jax.Array, frames: jax.Array, r: int) -> jax.Array:
+def _one_column(
+    key: KeyArray, F: Float[Array, "d p"], frames: Float[Array, "n d p"], r: int
+) -> Float[Array, "n d p"]:
     n, d, p = frames.shape
     key_angle, key_around = jax.random.split(key)
     others = jnp.concatenate([frames[:, :, :r], frames[:, :, r + 1 :]], axis=2)
@@ -48,12 +54,14 @@ def _one_column(key: jax.Array, F: jax.Array, frames: jax.Array, r: int) -> jax.
     return frames.at[:, :, r].set(column)
 
 
-def _pairs(key: jax.Array, F: jax.Array, frames: jax.Array) -> jax.Array:
+def _pairs(
+    key: KeyArray, F: Float[Array, "d p"], frames: Float[Array, "n d p"]
+) -> Float[Array, "n d p"]:
     """Every pair of columns once, the same order in each sweep."""
     p = F.shape[1]
     pairs = jnp.asarray([(i, j) for i in range(p) for j in range(i + 1, p)])
 
-    def move(t: int, frames: jax.Array) -> jax.Array:
+    def move(t: Int[Array, ""], frames: Float[Array, "n d p"]) -> Float[Array, "n d p"]:
         i, j = pairs[t, 0], pairs[t, 1]
         basis = jnp.stack([frames[:, :, i], frames[:, :, j]], axis=2)
         target = jnp.stack([F[:, i], F[:, j]], axis=1)
@@ -64,8 +72,8 @@ def _pairs(key: jax.Array, F: jax.Array, frames: jax.Array) -> jax.Array:
     return lax.fori_loop(0, len(pairs), move, frames)
 
 
-def _orthogonal(key: jax.Array, A: jax.Array) -> jax.Array:
-    """Draws of Q in O(2) with density ∝ etr(Aᵀ Q), A (n, 2, 2)."""
+def _orthogonal(key: KeyArray, A: Float[Array, "n 2 2"]) -> Float[Array, "n 2 2"]:
+    """Draws of Q in O(2) with density ∝ etr(Aᵀ Q)."""
     key_kind, key_angle, key_side = jax.random.split(key, 3)
     even, odd = A[:, 0, 0] + A[:, 1, 1], A[:, 1, 0] - A[:, 0, 1]
     even_r, odd_r = A[:, 0, 0] - A[:, 1, 1], A[:, 1, 0] + A[:, 0, 1]

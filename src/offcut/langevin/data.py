@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from offcut.errors import DataError
 
@@ -12,7 +12,7 @@ from offcut.errors import DataError
 TOLERANCE = 1e-2
 
 
-def as_frames(data: Any) -> np.ndarray:
+def as_frames(data: ArrayLike) -> Float[np.ndarray, "n d p"]:
     """n frames (n, d, p) in float64: unit vectors (n, d) are frames of one column.
 
     Entries printed with few digits are not quite orthonormal; each frame is replaced by the nearest

@@ -8,15 +8,18 @@ kappa."""
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import lax
+from jaxtyping import Array, Bool, Float
+from numpy.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from offcut.errors import DataError, ModelError, TrustWarning
@@ -51,14 +54,14 @@ class MaximumLikelihood:
         Which normalising constant was used.
     """
 
-    G: np.ndarray
-    kappa: np.ndarray
-    H: np.ndarray
+    G: Float[np.ndarray, "d p"]
+    kappa: Float[np.ndarray, " p"]
+    H: Float[np.ndarray, "p p"]
     method: str
 
     @property
-    def F(self) -> np.ndarray:  # noqa: N802 (the paper's letter)
-        """The parameter (d, p)."""
+    def F(self) -> Float[np.ndarray, "d p"]:  # noqa: N802 (the paper's letter)
+        """The parameter."""
         return self.G * self.kappa @ self.H.T
 
     def __repr__(self) -> str:
@@ -68,7 +71,7 @@ class MaximumLikelihood:
 
 
 @in_float64
-def maximum_likelihood(X: Any) -> MaximumLikelihood:
+def maximum_likelihood(X: ArrayLike) -> MaximumLikelihood:
     """See ``MatrixLangevin.mle``."""
     frames = as_frames(X)
     n, d, p = frames.shape
@@ -95,7 +98,7 @@ def maximum_likelihood(X: Any) -> MaximumLikelihood:
     return MaximumLikelihood(U, kappa, Vt.T, "exact" if exact else "asymptotic")
 
 
-def _solve(tau: np.ndarray, d: int, exact: bool) -> np.ndarray:
+def _solve(tau: Float[np.ndarray, " p"], d: int, exact: bool) -> Float[np.ndarray, " p"]:
     """kappa with d log Z / d kappa = tau, by damped Newton steps in log kappa."""
     program = _program(d, len(tau), exact)
     tau = np.maximum(tau, NOTHING)
@@ -121,11 +124,11 @@ def _solve(tau: np.ndarray, d: int, exact: bool) -> np.ndarray:
 
 
 @cache
-def _program(d: int, p: int, exact: bool) -> Any:
+def _program(d: int, p: int, exact: bool) -> Callable[..., tuple]:
     """log Z(e^u) - tau e^u with gradient and Hessian in u, compiled."""
     log_z = log_normaliser if exact else approximate_log_normaliser
 
-    def objective(u: jax.Array, tau: jax.Array) -> jax.Array:
+    def objective(u: Float[Array, " p"], tau: Float[Array, " p"]) -> Float[Array, ""]:
         kappa = jnp.exp(u)
         return log_z(kappa, d) - jnp.sum(tau * kappa)
 
@@ -147,15 +150,15 @@ class _Frames(constraints.Constraint):
 
     event_dim = 2
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Float[Array, "*batch d p"]) -> Bool[Array, "*batch"]:
         gram = jnp.einsum("...ij,...ik->...jk", x, x)
         eye = jnp.broadcast_to(jnp.eye(x.shape[-1]), gram.shape)
         tolerance = 100 * np.sqrt(float(jnp.finfo(x.dtype).eps))
         return jnp.all(jnp.abs(gram - eye) < tolerance, axis=(-2, -1))
 
-    def feasible_like(self, prototype: Any) -> Any:
+    def feasible_like(self, prototype: Float[Array, "*batch d p"]) -> Float[Array, "*batch d p"]:
         """The first coordinate axes."""
-        return jnp.broadcast_to(jnp.eye(*prototype.shape[-2:]), prototype.shape)
+        return jnp.broadcast_to(jnp.eye(prototype.shape[-2], prototype.shape[-1]), prototype.shape)
 
 
 class MatrixLangevin(dist.Distribution):
@@ -192,7 +195,7 @@ class MatrixLangevin(dist.Distribution):
     pytree_aux_fields = ("normalised",)
 
     def __init__(
-        self, F: Any, *, normalised: bool | None = None, validate_args: bool | None = None
+        self, F: ArrayLike, *, normalised: bool | None = None, validate_args: bool | None = None
     ) -> None:
         self.F = jnp.asarray(F) * 1.0
         if self.F.ndim < 2 or not 1 <= self.F.shape[-1] <= self.F.shape[-2]:
@@ -209,7 +212,9 @@ class MatrixLangevin(dist.Distribution):
         )
 
     @classmethod
-    def from_svd(cls, G: Any, kappa: Any, H: Any = None, **settings: Any) -> MatrixLangevin:
+    def from_svd(
+        cls, G: ArrayLike, kappa: ArrayLike, H: ArrayLike | None = None, **settings: bool | None
+    ) -> MatrixLangevin:
         """F = G diag(kappa) Hᵀ, with H the identity where it is left out."""
         G, kappa = jnp.asarray(G) * 1.0, jnp.asarray(kappa) * 1.0
         H = None if H is None else jnp.asarray(H) * 1.0
@@ -223,14 +228,15 @@ class MatrixLangevin(dist.Distribution):
         if not isinstance(kappa, jax.core.Tracer) and bool(np.any(np.asarray(kappa) < 0)):
             raise ModelError(f"concentrations cannot be negative, got kappa = {kappa}")
         for name, frame in (("G", G), ("H", H)):
-            known = frame is not None and not isinstance(frame, jax.core.Tracer)
-            if known and not bool(np.all(cls.support(frame))):
+            if frame is None or isinstance(frame, jax.core.Tracer):
+                continue
+            if not bool(np.all(cls.support(frame))):
                 raise ModelError(f"the columns of {name} are not orthonormal")
         F = G * kappa[..., None, :]
         return cls(F if H is None else F @ jnp.swapaxes(H, -1, -2), **settings)
 
     @staticmethod
-    def mle(X: Any) -> MaximumLikelihood:
+    def mle(X: ArrayLike) -> MaximumLikelihood:
         """The maximum-likelihood estimate from n frames (n, d, p).
 
         G and H are the singular vectors of the mean frame, and kappa solves
@@ -271,7 +277,7 @@ class MatrixLangevin(dist.Distribution):
         return each[0][:, None] if len(each) == 1 else np.stack(each, axis=1)
 
     @dist.util.validate_sample
-    def log_prob(self, value: Any) -> jax.Array:
+    def log_prob(self, value: ArrayLike) -> jax.Array:
         """tr(Fᵀ X) - log Z, or without log Z where ``normalised=False``."""
         inner = jnp.einsum("...ij,...ij->...", self.F, value)
         if self.normalised is False:
@@ -290,7 +296,7 @@ class MatrixLangevin(dist.Distribution):
         self._must_be_exact()
         return self._of_normaliser(_mean).reshape(self.F.shape)
 
-    def _of_normaliser(self, function: Any) -> jax.Array:
+    def _of_normaliser(self, function: Callable[..., jax.Array]) -> jax.Array:
         """In double precision where F is known, in that of the session while tracing."""
         if isinstance(self.F, jax.core.Tracer):
             return function(self.F.reshape(-1, *self.event_shape))
@@ -315,7 +321,9 @@ class MatrixLangevin(dist.Distribution):
 
 
 @partial(jax.jit, static_argnames="count")
-def _traced(key: jax.Array, flat: jax.Array, count: int) -> jax.Array:
+def _traced(
+    key: jax.Array, flat: Float[Array, "batch d p"], count: int
+) -> Float[Array, "{count} batch d p"]:
     """``sample`` with F unknown at the time of tracing."""
 
     each = lax.map(

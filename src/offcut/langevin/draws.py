@@ -10,20 +10,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation.algorithm1 import Block, UntilAccepted, propose_until
 from offcut.base import MOST_REJECTED
 from offcut.errors import TrustWarning
-from offcut.langevin import bingham, columns, sequential
+from offcut.langevin import bingham, columns, proposals
 from offcut.langevin.hypergeometric import bessel_ratio, ratio_over_argument
 from offcut.models.rejection import Proposed
 from offcut.numerics.arrays import write_rows
+from offcut.numerics.types import KeyArray, Points
 
 #: Proposals in one block.
 LEAST_BLOCK, LARGEST_BLOCK = 8, 1024
@@ -37,8 +38,10 @@ GIBBS_SWEEPS = 200
 LEAST_ROOM = 64
 
 
-def by_rejection(key: jax.Array, F: jax.Array, wanted: jax.Array, room: int) -> jax.Array:
-    """``wanted`` <= ``room`` frames from etr(Fᵀ X) / Z, in the first rows of (room, d, p)."""
+def by_rejection(
+    key: KeyArray, F: Float[Array, "d p"], wanted: Int[Array, ""], room: int
+) -> Float[Array, "{room} d p"]:
+    """``wanted`` <= ``room`` frames from etr(Fᵀ X) / Z, in the first rows."""
     d, p = F.shape
     U, kappa, Vt = jnp.linalg.svd(F, full_matrices=False)  # kappa falls: the best order of columns
     if (d, p) == (3, 2):
@@ -49,25 +52,31 @@ def by_rejection(key: jax.Array, F: jax.Array, wanted: jax.Array, room: int) -> 
         entries = [row[0] * Vt[0, k] + row[1] * Vt[1, k] for row in rows for k in range(2)]
         return jnp.stack(entries, axis=1).reshape(-1, 3, 2)
 
-    def propose_frames(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-        proposals = sequential.propose(key, U, kappa, count)
-        return proposals.frames, sequential.log_accept(d, kappa, proposals.taken)
+    def propose_frames(
+        key: KeyArray, count: int
+    ) -> tuple[Float[Array, "n d p"], Float[Array, " n"]]:
+        drawn = proposals.propose(key, U, kappa, count)
+        return drawn.frames, proposals.log_accept(d, kappa, drawn.taken)
 
     return jnp.einsum("nij,jk->nik", _gather(key, propose_frames, wanted, room), Vt)
 
 
-def by_gibbs(key: jax.Array, F: jax.Array, count: int, sweeps: int) -> jax.Array:
+def by_gibbs(
+    key: KeyArray, F: Float[Array, "d p"], count: int, sweeps: int
+) -> Float[Array, "{count} d p"]:
     """``count`` chains from the mode, each of ``sweeps`` sweeps: not exact, for hopeless cases."""
     U, _, Vt = jnp.linalg.svd(F, full_matrices=False)
     start = jnp.broadcast_to((U @ Vt)[None], (count, *F.shape))
 
-    def sweep(i: int, frames: jax.Array) -> jax.Array:
+    def sweep(i: Int[Array, ""], frames: Float[Array, "n d p"]) -> Float[Array, "n d p"]:
         return columns.sweep(jax.random.fold_in(key, i), F, frames)
 
     return lax.fori_loop(0, sweeps, sweep, start)
 
 
-def update(key: jax.Array, F: jax.Array, current: jax.Array) -> tuple[jax.Array, jax.Array]:
+def update(
+    key: KeyArray, F: Float[Array, "d p"], current: Float[Array, "d p"]
+) -> tuple[Float[Array, "d p"], Bool[Array, ""]]:
     """A step that leaves ML(F) alone, and whether it was an independent draw.
 
     Where rejection is hopeless it is a sweep of Gibbs steps from ``current``. Which of the two
@@ -84,8 +93,8 @@ def update(key: jax.Array, F: jax.Array, current: jax.Array) -> tuple[jax.Array,
     return frame, feasible
 
 
-def independent(key: jax.Array, F: jax.Array, count: int) -> jax.Array:
-    """``count`` frames (count, d, p): exact, or where that is hopeless the ends of Gibbs runs."""
+def independent(key: KeyArray, F: Float[Array, "d p"], count: int) -> Float[Array, "{count} d p"]:
+    """``count`` frames: exact, or where that is hopeless the ends of Gibbs runs."""
     if F.shape[1] <= ALWAYS_FEASIBLE:
         return by_rejection(key, F, jnp.int32(count), count)
     return lax.cond(
@@ -95,7 +104,7 @@ def independent(key: jax.Array, F: jax.Array, count: int) -> jax.Array:
     )
 
 
-def _feasible(F: jax.Array) -> jax.Array:
+def _feasible(F: Float[Array, "d p"]) -> Bool[Array, ""]:
     return expected_acceptance(jnp.linalg.svd(F, compute_uv=False), F.shape[0]) > HOPELESS
 
 
@@ -122,8 +131,8 @@ def room_for(count: int) -> int:
     return unit * -(-count // unit)
 
 
-def expected_acceptance(kappa: jax.Array, d: int) -> jax.Array:
-    """About the share of Hoff's proposals that are accepted at ``kappa`` (p,).
+def expected_acceptance(kappa: Float[Array, " p"], d: int) -> Float[Array, ""]:
+    """About the share of Hoff's proposals that are accepted at ``kappa``.
 
     At large kappa it is prod_{i<j} (1 + k_j/k_i)^-½, columns by decreasing kappa; for any kappa
     k_j/k_i becomes k_j A_{d-j}(k_j) A_d(k_i)/k_i (j from 0): how much of G_j column i takes up, and
@@ -143,14 +152,19 @@ def expected_acceptance(kappa: jax.Array, d: int) -> jax.Array:
 acceptance = jax.jit(expected_acceptance, static_argnums=1)
 
 
-def _gather(key: jax.Array, propose: Callable, wanted: jax.Array, room: int) -> Any:
+def _gather(
+    key: KeyArray,
+    propose: Callable[..., tuple[Points, Float[Array, " n"]]],
+    wanted: Int[Array, ""],
+    room: int,
+) -> Points:
     """The first ``wanted`` accepted proposals of ``propose(key, count=)``, in order.
 
     Proposals may be any pytree of arrays with ``count`` rows.
     """
     size = min(max(2 * room, LEAST_BLOCK), LARGEST_BLOCK)
 
-    def judged(number: jax.Array, turn: None) -> Proposed:
+    def proposed(number: Int[Array, ""], turn: None) -> Proposed:
         key_propose, key_accept = jax.random.split(jax.random.fold_in(key, number))
         points, log_accept = propose(key_propose, count=size)
         # NaN, from a NaN in F, must come out as NaN and not as a loop without end.
@@ -162,12 +176,12 @@ def _gather(key: jax.Array, propose: Callable, wanted: jax.Array, room: int) -> 
 
         return Proposed(jax.tree.map(marked, points), accepted, None)
 
-    def collect(kept: Any, block: Block) -> Any:
+    def collect(kept: Points, block: Block) -> Points:
         place = jnp.where(block.accepted, block.rank, room)  # the row behind is for the others
         return write_rows(kept, place, block.proposed.points)
 
-    shapes = jax.eval_shape(judged, jnp.int32(0), None).points
+    shapes = jax.eval_shape(proposed, jnp.int32(0), None).points
     empty = jax.tree.map(lambda a: jnp.zeros((room + 1, *a.shape[1:]), a.dtype), shapes)
     limit = jnp.int32(MOST_REJECTED)
-    found = propose_until(judged, UntilAccepted(wanted), limit, collect, empty).collected
+    found = propose_until(proposed, UntilAccepted(wanted), limit, collect, empty).collected
     return jax.tree.map(lambda a: a[:room], found)

@@ -10,10 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from offcut.errors import DataError, SettingsError
 from offcut.langevin import draws
 from offcut.numerics import keys
+from offcut.numerics.types import KeyArray
 from offcut.programs.precision import in_float64
 
 #: Columns may miss length 1 by this, and a mean shorter than this has no direction: what is left
@@ -39,7 +42,7 @@ class Cap:
         Which column of the frames it is about.
     """
 
-    centre: np.ndarray
+    centre: Float[np.ndarray, " d"]
     angle: float
     probability: float
     column: int = 0
@@ -49,7 +52,7 @@ class Cap:
         """The angle from the centre to the boundary in degrees."""
         return float(np.degrees(self.angle))
 
-    def contains(self, vectors: Any) -> np.ndarray:
+    def contains(self, vectors: ArrayLike) -> np.ndarray | np.bool_:
         """Which of the unit vectors (..., d) lie in the cap, boundary included."""
         vectors = _of_unit_length(np.asarray(vectors, float), "vectors", axis=-1)
         return angles(vectors, self.centre) <= self.angle + LAST_DIGITS
@@ -76,7 +79,7 @@ class JointRegion:
         The share of draws that it was asked to hold.
     """
 
-    centre: np.ndarray
+    centre: Float[np.ndarray, "d p"]
     angle: float
     probability: float
 
@@ -93,7 +96,7 @@ class JointRegion:
             for column, centre in enumerate(self.centre.T)
         ]
 
-    def contains(self, frames: Any) -> np.ndarray:
+    def contains(self, frames: ArrayLike) -> np.ndarray | np.bool_:
         """Which of the frames (..., d, p) lie in the region, boundary included."""
         frames = _of_unit_length(np.asarray(frames, float), "frames", axis=-2)
         return _largest_angles(frames, self.centre) <= self.angle + LAST_DIGITS
@@ -106,7 +109,7 @@ class JointRegion:
         )
 
 
-def angles(vectors: np.ndarray, centre: np.ndarray) -> np.ndarray:
+def angles(vectors: Float[np.ndarray, "*draws d"], centre: Float[np.ndarray, "*#draws d"]) -> Any:
     """Angles in radians between unit vectors (..., d) and (d,), exact near 0 and near pi.
 
     2 atan2(|v - c|, |v + c|) (Kahan), as the arc cosine of v·c loses half the digits at its ends.
@@ -116,7 +119,7 @@ def angles(vectors: np.ndarray, centre: np.ndarray) -> np.ndarray:
     return 2.0 * np.arctan2(apart, together)
 
 
-def cap(vectors: Any, probability: float = 0.9, column: int = 0) -> Cap:
+def cap(vectors: ArrayLike, probability: float | int = 0.9, column: int = 0) -> Cap:
     """The smallest cap around the mean direction that holds a share of unit vectors.
 
     Parameters
@@ -144,7 +147,7 @@ def cap(vectors: Any, probability: float = 0.9, column: int = 0) -> Cap:
     return Cap(centre, _radius(angles(vectors, centre), probability), float(probability), column)
 
 
-def caps(frames: Any, probability: float = 0.9) -> list[Cap]:
+def caps(frames: ArrayLike, probability: float | int = 0.9) -> list[Cap]:
     """For each column of frames (m, d, p), the smallest cap that holds a share of its draws.
 
     Each cap holds its share by itself; ``joint_region`` is for all columns at once.
@@ -162,7 +165,7 @@ def caps(frames: Any, probability: float = 0.9) -> list[Cap]:
     return [cap(frames[:, :, column], probability, column) for column in range(frames.shape[2])]
 
 
-def joint_region(frames: Any, probability: float = 0.9) -> JointRegion:
+def joint_region(frames: ArrayLike, probability: float | int = 0.9) -> JointRegion:
     """One angle within which all columns lie at once in a share of the draws.
 
     The distance of a frame X from the centre M is the largest angle between a column of X and the
@@ -202,7 +205,7 @@ def joint_region(frames: Any, probability: float = 0.9) -> JointRegion:
     )
 
 
-def modal_frames(posterior: xr.DataTree) -> np.ndarray:
+def modal_frames(posterior: xr.DataTree) -> Float[np.ndarray, "m d p"]:
     """The mode M = G Hᵀ of the distribution in each draw, (chain * draw, d, p), chain by chain.
 
     Without H in the posterior it is the identity, and M = G.
@@ -227,7 +230,7 @@ def draws_of(dataset: xr.Dataset, name: str) -> np.ndarray:
     return values.reshape(-1, *values.shape[2:])
 
 
-def circle(cap: Cap, points: int = 200) -> np.ndarray:
+def circle(cap: Cap, points: int = 200) -> Float[np.ndarray, "{points} 3"]:
     """The boundary of a cap on the sphere in R³, (points, 3); the last point is the first."""
     if cap.centre.shape != (3,):
         raise DataError(
@@ -242,7 +245,9 @@ def circle(cap: Cap, points: int = 200) -> np.ndarray:
     return np.cos(cap.angle) * cap.centre + np.sin(cap.angle) * around
 
 
-def tangents(centre: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def tangents(
+    centre: Float[np.ndarray, 3],
+) -> tuple[Float[np.ndarray, 3], Float[np.ndarray, 3]]:
     """Two unit vectors of R³ that make a right-handed frame (first, second, centre)."""
     # The axis farthest from the centre is at least 54 degrees from it: no cancellation.
     axis = np.eye(3)[np.argmin(np.abs(centre))]
@@ -251,8 +256,8 @@ def tangents(centre: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.cross(second, centre), second
 
 
-def as_draws(frames: Any, name: str = "frames") -> np.ndarray:
-    """(m, d, p) floats with columns of length 1."""
+def as_draws(frames: ArrayLike, name: str = "frames") -> Float[np.ndarray, "m d p"]:
+    """Floats, with columns of length 1."""
     frames = np.asarray(frames, float)
     if frames.ndim != 3 or 0 in frames.shape or frames.shape[2] > frames.shape[1]:
         raise DataError(f"{name} must be (draws, d, p) with p <= d, got shape {frames.shape}")
@@ -271,7 +276,7 @@ def _of_unit_length(values: np.ndarray, name: str, axis: int) -> np.ndarray:
     return values / lengths
 
 
-def _mean_direction(vectors: np.ndarray, column: int) -> np.ndarray:
+def _mean_direction(vectors: Float[np.ndarray, "m d"], column: int) -> Float[np.ndarray, " d"]:
     mean = vectors.mean(axis=0)
     length = np.linalg.norm(mean)
     if length <= ROUNDING:
@@ -283,11 +288,11 @@ def _mean_direction(vectors: np.ndarray, column: int) -> np.ndarray:
     return mean / length
 
 
-def _largest_angles(frames: np.ndarray, centre: np.ndarray) -> np.ndarray:
+def _largest_angles(frames: np.ndarray, centre: np.ndarray) -> Any:
     return angles(np.swapaxes(frames, -1, -2), centre.T).max(axis=-1)
 
 
-def _radius(distances: np.ndarray, probability: float) -> float:
+def _radius(distances: Float[np.ndarray, " m"], probability: float | int) -> float:
     """The smallest distance with a share of at least ``probability`` within it."""
     if not 0.0 < probability <= 1.0:
         raise SettingsError(f"probability must be above 0 and at most 1, got {probability!r}")
@@ -297,7 +302,7 @@ def _radius(distances: np.ndarray, probability: float) -> float:
 
 
 @in_float64
-def predict(posterior: xr.DataTree, size: int, seed: int = 0) -> np.ndarray:
+def predict(posterior: xr.DataTree, size: int, seed: int = 0) -> Float[np.ndarray, "m d p"]:
     """``size`` frames (size, d, p), each from a draw of the posterior chosen at random."""
     whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
     if not whole or size < 1:
@@ -314,7 +319,7 @@ def predict(posterior: xr.DataTree, size: int, seed: int = 0) -> np.ndarray:
 
 
 @jax.jit
-def _draw(key: jax.Array, F: jax.Array) -> jax.Array:
+def _draw(key: KeyArray, F: Float[Array, "m d p"]) -> Float[Array, "m d p"]:
     """One frame for each F, each with a key of its own: what is behind the last changes none."""
 
     def one(at: tuple) -> jax.Array:

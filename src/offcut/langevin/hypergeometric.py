@@ -30,6 +30,7 @@ from functools import cache, partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 #: Debye's expansion is used from this order on, with this many terms: 4e-15 at worst.
 LEAST_ORDER = 15
@@ -39,7 +40,7 @@ SINGLE_STEPS = 4
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def log_h(m: int, y: jax.Array) -> jax.Array:
+def log_h(m: int, y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """log h_m(y) for y >= 0, m a Python integer; twice differentiable.
 
     Examples
@@ -59,7 +60,7 @@ def _log_h_jvp(m: int, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def bessel_ratio(m: int, y: jax.Array) -> jax.Array:
+def bessel_ratio(m: int, y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """A_m(y) = (log h_m)'(y), between 0 and 1."""
     here, above, _ = _descend(m, y)
     return y / m * (1.0 + above) / (1.0 + here)
@@ -114,7 +115,7 @@ def _log_h_drop_jvp(m: int, primals: tuple, tangents: tuple) -> tuple[jax.Array,
     return _log_h_drop(m, y, c), by_y * dy + by_c * dc
 
 
-def ratio_over_argument(m: int, y: jax.Array) -> jax.Array:
+def ratio_over_argument(m: int, y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """A_m(y) / y = 1 / (m + y A_{m+2}(y)), which is 1/m at zero."""
     return 1.0 / (m + y * bessel_ratio(m + 2, y))
 
@@ -171,7 +172,7 @@ def _lower_jvp(m: int, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.
     return _lower(m, y, ratio), m / (whole * whole) * dy - lower * lower * d_ratio
 
 
-def _debye(order: float, y: jax.Array) -> jax.Array:
+def _debye(order: float, y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """log h at a large order."""
     z = y / order
     s = _root(z)
@@ -226,7 +227,7 @@ def _slope_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     return _slope(z), dz / (s * s * s)
 
 
-def safe_root(x: jax.Array) -> jax.Array:
+def safe_root(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """√max(x, 0) with a finite derivative at zero."""
     positive = x > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
@@ -270,7 +271,7 @@ def _logarithm(series: list[list[Fraction]]) -> list[list[Fraction]]:
     return found
 
 
-def _value(coefficients: tuple[float, ...], t: jax.Array) -> jax.Array:
+def _value(coefficients: tuple[float, ...], t: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Horner's rule."""
     total = jnp.full_like(t, coefficients[-1])
     for c in coefficients[-2::-1]:

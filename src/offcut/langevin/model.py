@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from offcut.base import Kernel, Model, Prepared, Request
 from offcut.errors import ModelError
@@ -101,7 +102,12 @@ class MatrixLangevinModel(Model):
             f"{'fastest' if value == 'auto' else value!r})"
         )
     )
-    def __init__(self, kappa_prior: Any, G_prior: Any = None, H: Any = IDENTITY) -> None:
+    def __init__(
+        self,
+        kappa_prior: dist.Distribution,
+        G_prior: MatrixLangevin | ArrayLike | None = None,
+        H: str | MatrixLangevin | ArrayLike = IDENTITY,
+    ) -> None:
         _check_positive_prior(kappa_prior)
         self.kappa_prior = kappa_prior
         self.F0 = _parameter("G_prior", G_prior)
@@ -188,7 +194,7 @@ class MatrixLangevinModel(Model):
     def regions(
         self,
         posterior: xr.DataTree,
-        probability: float = 0.9,
+        probability: float | int = 0.9,
         *,
         predictive: bool = False,
         size: int = 20_000,
@@ -238,7 +244,7 @@ def _is_orthogonal(H: np.ndarray) -> bool:
     return H.shape[0] == H.shape[1] and np.allclose(H.T @ H, np.eye(len(H)), atol=1e-6)
 
 
-def _check_positive_prior(prior: Any) -> None:
+def _check_positive_prior(prior: object) -> None:
     if not isinstance(prior, dist.Distribution):
         raise ModelError(
             "kappa_prior must be a NumPyro distribution such as "
@@ -257,7 +263,7 @@ def _check_positive_prior(prior: Any) -> None:
         )
 
 
-def _columns_prior(prior: Any, p: int) -> Any:
+def _columns_prior(prior: dist.Distribution, p: int) -> dist.Distribution:
     if prior.batch_shape not in ((), (1,), (p,)):
         raise ModelError(
             f"kappa_prior has {prior.batch_shape[0]} entries, but the frames have {p} columns"
@@ -265,7 +271,7 @@ def _columns_prior(prior: Any, p: int) -> Any:
     return prior.expand((p,))
 
 
-def _parameter(name: str, prior: Any) -> np.ndarray | None:
+def _parameter(name: str, prior: MatrixLangevin | ArrayLike | None) -> np.ndarray | None:
     """F of a matrix Langevin prior, None where it is uniform."""
     if prior is None:
         return None

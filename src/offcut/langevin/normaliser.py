@@ -35,13 +35,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Float
 from scipy.special import betaln, gammaln
 
 from offcut.langevin.hypergeometric import bessel_ratio, log_h, log_h_drop, safe_root
 
 
-def approximate_log_normaliser(kappa: jax.Array, d: int) -> jax.Array:
-    """log Z at large concentrations ``kappa`` (p,)."""
+def approximate_log_normaliser(kappa: Float[Array, " p"], d: int) -> Float[Array, ""]:
+    """log Z at large concentrations ``kappa``."""
     p = kappa.shape[0]
     i, j = np.triu_indices(p, 1)
     constant = (
@@ -73,8 +74,8 @@ def is_exact(d: int, p: int) -> bool:
     return p <= 2 or d == p == 3
 
 
-def log_normaliser(kappa: jax.Array, d: int) -> jax.Array:
-    """log Z at singular values ``kappa``, (p,), in any order; differentiable twice.
+def log_normaliser(kappa: Float[Array, " p"], d: int) -> Float[Array, ""]:
+    """log Z at singular values ``kappa``, in any order; differentiable twice.
 
     Examples
     --------
@@ -90,11 +91,6 @@ def log_normaliser(kappa: jax.Array, d: int) -> jax.Array:
     if p == d == 3:
         return _three_by_three(kappa)
     raise NotImplementedError(f"log Z is known for p <= 2 and for 3 by 3, not for {d} by {p}")
-
-
-def mean_singular_values(kappa: jax.Array, d: int) -> jax.Array:
-    """Gradient of log Z: E X = G diag(this) Hᵀ."""
-    return jax.grad(log_normaliser)(kappa, d)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
@@ -129,7 +125,9 @@ def _two_columns_jvp(d: int, primals: tuple, tangents: tuple) -> tuple[jax.Array
     return value + jax.nn.logsumexp(terms), change
 
 
-def _terms(first: jax.Array, second: jax.Array, d: int) -> tuple[jax.Array, jax.Array]:
+def _terms(
+    first: Float[Array, ""], second: Float[Array, ""], d: int
+) -> tuple[Float[Array, " nodes"], Float[Array, " nodes"]]:
     """Logarithms of the integrand times weights, over h_{d-1}(k1) h_{d-1}(k2); and sin² phi."""
     m = d - 1
     # Where the nodes lie is not differentiated: the integral does not depend on it.
@@ -147,14 +145,16 @@ def _terms(first: jax.Array, second: jax.Array, d: int) -> tuple[jax.Array, jax.
     return terms, c
 
 
-def _three_by_three(kappa: jax.Array) -> jax.Array:
+def _three_by_three(kappa: Float[Array, 3]) -> Float[Array, ""]:
     k = jnp.sort(kappa)[::-1]
     rotations = _rotations(k[0], k[1], k[2])
     reflections = _rotations(k[0], k[1], -k[2])
     return jnp.logaddexp(rotations, reflections) - np.log(2.0)
 
 
-def _rotations(k1: jax.Array, k2: jax.Array, k3: jax.Array) -> jax.Array:
+def _rotations(
+    k1: Float[Array, ""], k2: Float[Array, ""], k3: Float[Array, ""]
+) -> Float[Array, ""]:
     """log c(k), with the exponent of the mode k1 + k2 + k3 taken out of every term."""
     w, rest, log_weight = (jnp.asarray(part) for part in _tanh_sinh())
     near, far = 0.5 * (k1 - k2) * w, 0.5 * (k1 + k2) * rest
@@ -175,8 +175,8 @@ def _tanh_sinh() -> tuple[list[float], list[float], list[float]]:
 
 
 @jax.custom_jvp
-def log_normaliser_of(F: jax.Array) -> jax.Array:
-    """log Z as a function of F (d, p), smooth where singular values meet."""
+def log_normaliser_of(F: Float[Array, "d p"]) -> Float[Array, ""]:
+    """log Z as a function of F, smooth where singular values meet."""
     return log_normaliser(jnp.linalg.svd(F, compute_uv=False), F.shape[0])
 
 

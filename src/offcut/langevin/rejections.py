@@ -15,15 +15,17 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation import joint
 from offcut.augmentation import rejections as core
 from offcut.augmentation.algorithm1 import Block, UntilAccepted, propose_until
 from offcut.augmentation.rejections import Rejected
 from offcut.langevin.hypergeometric import log_h, log_h_drop
-from offcut.langevin.relative import Judged, propose
+from offcut.langevin.proposals import PartialFrames, propose_partial
 from offcut.numerics.arrays import exclusive_count, write_rows
 from offcut.numerics.log1mexp import log1mexp
+from offcut.numerics.types import KeyArray
 
 #: Expected proposals for each observation in one block; most runs need one block.
 ROOM = 1.3
@@ -56,15 +58,15 @@ class Held(NamedTuple):
     """Y: what an update of kappa needs of it.
 
     ``rejected.points[r-1]`` has the c of the ``rejected.count[r-1]`` proposals that column r
-    stopped; ``along`` (p,) the sums of G_jᵀ y_j. ``known``: whether a Y was ever drawn.
+    stopped; ``along`` the sums of G_jᵀ y_j. ``known``: whether a Y was ever drawn.
     """
 
     rejected: Rejected
-    along: jax.Array
-    known: jax.Array
+    along: Float[Array, " p"]
+    known: Bool[Array, ""]
 
     @property
-    def size(self) -> jax.Array:
+    def size(self) -> Int[Array, ""]:
         """|Y|."""
         return jnp.sum(self.rejected.count, dtype=jnp.int32)
 
@@ -79,15 +81,15 @@ def nothing(layout: Layout, capacity: int) -> Held:
 class Run(NamedTuple):
     """A run of the rejection sampler to its n-th acceptance, or over its limit.
 
-    ``along`` (p,) are sums over rejections, ``accepted_along`` over acceptances, where wanted.
+    ``along`` are sums over rejections, ``accepted_along`` over acceptances, where wanted.
     """
 
     rejected: Rejected  # points are None where only counts matter
-    along: jax.Array
-    accepted_along: jax.Array
+    along: Float[Array, " p"]
+    accepted_along: Float[Array, " p"]
 
     @property
-    def size(self) -> jax.Array:
+    def size(self) -> Int[Array, ""]:
         """|Y|."""
         return jnp.sum(self.rejected.count, dtype=jnp.int32)
 
@@ -101,10 +103,10 @@ def no_run(layout: Layout, buffer: Rejected | None) -> Run:
 
 def run(
     layout: Layout,
-    key: jax.Array,
-    kappa: jax.Array,
-    wanted: jax.Array,
-    limit: jax.Array,
+    key: KeyArray,
+    kappa: Float[Array, " p"],
+    wanted: Int[Array, ""],
+    limit: Int[Array, ""],
     buffer: Rejected | None = None,
     last: bool = False,
 ) -> Run:
@@ -116,27 +118,27 @@ def run(
     """
     d, p, rows = layout.d, layout.p, layout.rows
 
-    def propose_block(number: jax.Array, turn: None) -> Judged:
-        return propose(jax.random.fold_in(key, number), d, kappa, rows.block, last)
+    def propose_block(number: Int[Array, ""], turn: None) -> PartialFrames:
+        return propose_partial(jax.random.fold_in(key, number), d, kappa, rows.block, last)
 
     def collect(found: Run, block: Block) -> Run:
         (points, _, offset, count), along, accepted_along = found
-        judged = block.proposed
+        proposed = block.proposed
         for r in range(1, p):
-            here = block.rejected & (judged.stopped == r)
+            here = block.rejected & (proposed.stopped == r)
             if points is not None:
                 place = count[r - 1] + exclusive_count(here)
                 fits = here & (place < core.capacity_of(rows, found.rejected))
                 trash = core.section_rows(rows, found.rejected) - 1
                 place = offset + jnp.where(fits, place, trash)
-                written = write_rows(points[r - 1], place, judged.taken[:, r])
+                written = write_rows(points[r - 1], place, proposed.taken[:, r])
                 points = (*points[: r - 1], written, *points[r:])
             count = count.at[r - 1].add(jnp.sum(here, dtype=jnp.int32))
         for j in range(p - 1):
-            has_column = block.rejected & (judged.stopped > j)
-            along = along.at[j].add(jnp.sum(jnp.where(has_column, judged.along[:, j], 0.0)))
+            has_column = block.rejected & (proposed.stopped > j)
+            along = along.at[j].add(jnp.sum(jnp.where(has_column, proposed.along[:, j], 0.0)))
         if last:
-            whole = jnp.where(block.accepted[:, None], judged.along, 0.0)
+            whole = jnp.where(block.accepted[:, None], proposed.along, 0.0)
             accepted_along = accepted_along + jnp.sum(whole, axis=0)
         return Run(Rejected(points, None, offset, count), along, accepted_along)
 
@@ -145,8 +147,12 @@ def run(
 
 
 def log_joint(
-    layout: Layout, kappa: jax.Array, n: jax.Array, along: jax.Array, held: Held
-) -> jax.Array:
+    layout: Layout,
+    kappa: Float[Array, " p"],
+    n: Int[Array, ""],
+    along: Float[Array, " p"],
+    held: Held,
+) -> Float[Array, ""]:
     """log p(X, Y | kappa, G, H) up to a constant, kappa and ``along`` in the order of columns."""
     d, p, rejected = layout.d, layout.p, held.rejected
     total = jnp.sum(kappa * (along + held.along))
@@ -164,17 +170,17 @@ def log_joint(
 def _log_rejected_and_slope(
     m: int,
     layout: Layout,
-    kappa: jax.Array,
-    taken: jax.Array,
-    offset: jax.Array,
-    count: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
+    kappa: Float[Array, ""],
+    taken: Float[Array, " rows"],
+    offset: Int[Array, ""],
+    count: Int[Array, ""],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Sum of log(1 - h_m(kappa √(1-c)) / h_m(kappa)) over ``count`` of ``taken``.
 
     And its derivative in kappa.
     """
 
-    def of_one(kappa: jax.Array, c: jax.Array) -> jax.Array:
+    def of_one(kappa: Float[Array, ""], c: Float[Array, ""]) -> Float[Array, ""]:
         return log1mexp(log_h_drop(m, kappa, c))
 
     return joint.total(of_one, kappa, (taken,), count, layout.rows.chunk, offset=offset)

@@ -26,13 +26,15 @@ approximation in place of Z, given G: the paper's approximate sampler. It is not
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
-from offcut.base import OK, Info, Sampler, Stage, Variable
+from offcut.base import OK, Info, Kernel, LogDensity, Sampler, Stage, Stats, Variable
 from offcut.errors import StartError
 from offcut.kernels.tuning import Tuning, stepped
 from offcut.langevin import draws
@@ -41,12 +43,17 @@ from offcut.langevin.rejections import Layout
 from offcut.langevin.von_mises_fisher import deviations
 from offcut.methods import MethodSettings
 from offcut.models.prior import Prior
+from offcut.numerics.types import KeyArray
 
 
 def turn(
-    key: jax.Array, kappa: jax.Array, S: jax.Array, G: jax.Array, H: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Turn every pair of columns once; S (d, p) is the sum of the frames."""
+    key: KeyArray,
+    kappa: Float[Array, " p"],
+    S: Float[Array, "d p"],
+    G: Float[Array, "d p"],
+    H: Float[Array, "p p"],
+) -> tuple[Float[Array, "d p"], Float[Array, "p p"]]:
+    """Turn every pair of columns once; S is the sum of the frames."""
     for index, (i, j) in enumerate(itertools.combinations(range(kappa.shape[0]), 2)):
         M = G.T @ S @ H
         gap = kappa[i] - kappa[j]
@@ -56,7 +63,9 @@ def turn(
     return G, H
 
 
-def _von_mises(key: jax.Array, along: jax.Array, across: jax.Array) -> jax.Array:
+def _von_mises(
+    key: KeyArray, along: Float[Array, ""], across: Float[Array, ""]
+) -> Float[Array, ""]:
     """An angle with density ∝ exp(along cos + across sin)."""
     key_size, key_side = jax.random.split(key)
     e = deviations(key_size, 2, jnp.hypot(along, across)[None])[0]
@@ -65,7 +74,9 @@ def _von_mises(key: jax.Array, along: jax.Array, across: jax.Array) -> jax.Array
     return jnp.arctan2(across, along) + side * away
 
 
-def _turned(columns: jax.Array, i: int, j: int, phi: jax.Array) -> jax.Array:
+def _turned(
+    columns: Float[Array, "rows p"], i: int, j: int, phi: Float[Array, ""]
+) -> Float[Array, "rows p"]:
     first = jnp.cos(phi) * columns[:, i] + jnp.sin(phi) * columns[:, j]
     second = jnp.cos(phi) * columns[:, j] - jnp.sin(phi) * columns[:, i]
     return columns.at[:, i].set(first).at[:, j].set(second)
@@ -78,51 +89,54 @@ SHAKES = (0.3, 0.1, 0.0)
 class LangevinData(NamedTuple):
     """All that the data say: their number and sum; and the priors of G and H."""
 
-    n: jax.Array
-    S: jax.Array  # (d, p)
-    F0: jax.Array  # (d, p)
-    F1: jax.Array  # (p, p)
-    V: jax.Array  # (p, p), right singular vectors of S, for signs
+    n: Int[Array, ""]
+    S: Float[Array, "d p"]
+    F0: Float[Array, "d p"]
+    F1: Float[Array, "p p"]
+    V: Float[Array, "p p"]  # right singular vectors of S, for signs
 
 
 class State(NamedTuple):
     """kappa unconstrained, the two frames, what warm-up learnt, and what else a sampler keeps."""
 
-    position: jax.Array
-    G: jax.Array
-    H: jax.Array
+    position: Float[Array, " p"]
+    G: Float[Array, "d p"]
+    H: Float[Array, "p p"]
     tuning: Tuning
     own: Any
-    V: jax.Array
+    V: Float[Array, "p p"]
 
 
+#: What an update of kappa gives: the state, statistics, and a status.
+Moved = tuple[State, Stats, Int[Array, ""]]
+
+
+@dataclass(eq=False, repr=False)
 class LangevinSampler(Sampler):
-    """Subclasses write ``first_own``, ``move`` and, where they have rejections, more."""
+    """Subclasses write ``first_own``, ``move`` and, where they have rejections, more.
 
-    kernel: Any
+    ``uniform``: priors of G and H are; ``symmetric``: so that columns may change places.
+    """
 
-    def __init__(
-        self,
-        layout: Layout,
-        prior: Prior,
-        kernel: Any,
-        infer_H: bool,
-        uniform: bool,
-        symmetric: bool = False,
-        method_settings: MethodSettings | None = None,
-    ) -> None:
-        """``uniform``: priors of G and H are; ``symmetric``: so that columns may change places."""
-        self.layout, self.prior, self.kernel = layout, prior, kernel
-        self.infer_H, self.uniform, self.symmetric = infer_H, uniform, symmetric
-        self.method_settings = method_settings
-        self.adapts = kernel.adapts
-        self.kernel_name = repr(kernel)
+    layout: Layout
+    prior: Prior
+    kernel: Kernel = field()
+    infer_H: bool  # noqa: N815 (the paper's letter)
+    uniform: bool
+    symmetric: bool = False
+    method_settings: MethodSettings | None = None
+    #: Whether kappa is moved with the help of proposals, of which some are rejected unless p = 1.
+    proposes: ClassVar[bool] = False
 
-    def kappa(self, position: jax.Array) -> jax.Array:
-        """The concentrations."""
+    def __post_init__(self) -> None:
+        self.adapts = self.kernel.adapts
+        self.kernel_name = repr(self.kernel)
+        self.draws_rejections = self.proposes and self.layout.p > 1
+
+    def kappa(self, position: Float[Array, " p"]) -> Float[Array, " p"]:
         return self.prior.constrain(position, {})["kappa"]
 
-    def start(self, key: jax.Array, data: LangevinData, budget: int) -> State:
+    def start(self, key: KeyArray, data: LangevinData, budget: int) -> State:
         """Near the estimates that each column alone would give; chains are shaken apart."""
         key_kappa, key_own = jax.random.split(key)
         G, H, kappa = first_estimate(data, self.infer_H)
@@ -138,7 +152,7 @@ class LangevinSampler(Sampler):
         )
         return state._replace(own=self.first_own(key_own, state, data, budget))
 
-    def _first_position(self, key: jax.Array, kappa: np.ndarray) -> jax.Array:
+    def _first_position(self, key: KeyArray, kappa: np.ndarray) -> Float[Array, " p"]:
         for attempt, shake in enumerate(SHAKES):
             noise = shake * jax.random.normal(jax.random.fold_in(key, attempt), kappa.shape)
             position = self.prior.unconstrain({"kappa": jnp.asarray(kappa) * jnp.exp(noise)})
@@ -154,18 +168,16 @@ class LangevinSampler(Sampler):
             "the data would start, and has no finite density at 100 of its own draws"
         )
 
-    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Any:
+    def first_own(self, key: KeyArray, state: State, data: LangevinData, budget: int) -> Any:
         """What else the sampler keeps."""
         return ()
 
-    def move(
-        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
-    ) -> tuple[State, dict[str, jax.Array], jax.Array]:
-        """Update kappa (and what is kept with it): the state, statistics, and a status."""
+    def move(self, key: KeyArray, state: State, stage: Stage, data: LangevinData) -> Moved:
+        """Update kappa, and what is kept with it."""
         raise NotImplementedError
 
     def step(
-        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
+        self, key: KeyArray, state: State, stage: Stage, data: LangevinData
     ) -> tuple[State, Info]:
         """kappa, then G, then H."""
         key_move, key_frames = jax.random.split(key)
@@ -176,8 +188,8 @@ class LangevinSampler(Sampler):
         return moved._replace(G=G, H=H), Info(stats, status, ())
 
     def draw_frames(
-        self, key: jax.Array, state: State, data: LangevinData
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        self, key: KeyArray, state: State, data: LangevinData
+    ) -> tuple[Float[Array, "d p"], Float[Array, "p p"], Bool[Array, ""]]:
         """G and H from their conditionals, and whether both were independent draws."""
         key_G, key_H, key_turn = jax.random.split(key, 3)
         kappa, H = self.kappa(state.position), state.H
@@ -189,20 +201,20 @@ class LangevinSampler(Sampler):
                 G, H = turn(key_turn, kappa, data.S, G, H)
         return G, H, exact
 
-    def along(self, state: State, data: LangevinData) -> jax.Array:
-        """s = diag(Gᵀ S H), (p,)."""
+    def along(self, state: State, data: LangevinData) -> Float[Array, " p"]:
+        """s = diag(Gᵀ S H)."""
         return jnp.sum(state.G * (data.S @ state.H), axis=0)
 
     def kernel_step(
-        self, key: jax.Array, state: State, log_density: Any, stage: Stage
-    ) -> tuple[State, dict[str, jax.Array]]:
+        self, key: KeyArray, state: State, log_density: LogDensity, stage: Stage
+    ) -> tuple[State, Stats]:
         """The kernel's step on a density of the position, and what warm-up learns from it."""
         position, tuning, stats = stepped(
             self.kernel, key, state.position, log_density, state.tuning, stage
         )
         return state._replace(position=position, tuning=tuning), stats
 
-    def record(self, state: State) -> dict[str, jax.Array]:
+    def record(self, state: State) -> Stats:
         """kappa and G; with H inferred kappa falls, and H's columns point along those of V.
 
         That is one of several equivalent forms where the priors do not tell columns apart. Where
@@ -245,16 +257,15 @@ def first_estimate(data: LangevinData, infer_H: bool) -> tuple[np.ndarray, np.nd
 class UnaugmentedSampler(LangevinSampler):
     """A kernel on a density of kappa that can be evaluated."""
 
-    def log_likelihood(self, kappa: jax.Array, state: State, data: LangevinData) -> jax.Array:
+    def log_likelihood(
+        self, kappa: Float[Array, " p"], state: State, data: LangevinData
+    ) -> Float[Array, ""]:
         """log p(X | kappa, ...) up to a constant."""
         raise NotImplementedError
 
-    def move(
-        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
-    ) -> tuple[State, dict[str, jax.Array], jax.Array]:
-        """One step of the kernel."""
+    def move(self, key: KeyArray, state: State, stage: Stage, data: LangevinData) -> Moved:
 
-        def log_density(position: jax.Array) -> jax.Array:
+        def log_density(position: Float[Array, " p"]) -> Float[Array, ""]:
             likelihood = self.log_likelihood(self.kappa(position), state, data)
             return self.prior.log_density(position, {}) + likelihood
 
@@ -269,7 +280,9 @@ class CollapsedSampler(UnaugmentedSampler):
 
     method = "collapsed"
 
-    def log_likelihood(self, kappa: jax.Array, state: State, data: LangevinData) -> jax.Array:
+    def log_likelihood(
+        self, kappa: Float[Array, " p"], state: State, data: LangevinData
+    ) -> Float[Array, ""]:
         """log Z(S H kappa + F0) - n log Z(kappa)."""
         joint = (data.S @ state.H) * kappa[None, :] + data.F0
         return log_normaliser_of(joint) - data.n * log_normaliser(kappa, self.layout.d)
@@ -280,7 +293,9 @@ class AsymptoticSampler(UnaugmentedSampler):
 
     method = "asymptotic"
 
-    def log_likelihood(self, kappa: jax.Array, state: State, data: LangevinData) -> jax.Array:
+    def log_likelihood(
+        self, kappa: Float[Array, " p"], state: State, data: LangevinData
+    ) -> Float[Array, ""]:
         """kappa·diag(GᵀSH) - n log Z(kappa), approximately."""
         log_z = approximate_log_normaliser(kappa, self.layout.d)
         return jnp.sum(kappa * self.along(state, data)) - data.n * log_z

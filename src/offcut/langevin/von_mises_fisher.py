@@ -20,20 +20,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Bool, Float
 
 from offcut.numerics.arrays import materialised
+from offcut.numerics.types import KeyArray
 
 
-def without(columns: jax.Array, vectors: jax.Array) -> jax.Array:
-    """Vectors (n, d) less their projections on orthonormal columns (n, d, r), twice."""
+def without(columns: Float[Array, "n d r"], vectors: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    """Vectors less their projections on orthonormal columns, twice."""
     for _ in range(2 if columns.shape[2] else 0):
         inner = jnp.einsum("nij,ni->nj", columns, vectors)
         vectors = vectors - jnp.einsum("nij,nj->ni", columns, inner)
     return vectors
 
 
-def unit(vectors: jax.Array) -> jax.Array:
-    """Vectors (n, d) at length one; those of length zero stay."""
+def unit(vectors: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    """Vectors at length one; those of length zero stay."""
     length = jnp.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / jnp.where(length > 0, length, 1.0)
 
@@ -44,8 +46,8 @@ PENDING = 4
 _FLAT = 1e-9
 
 
-def deviations(key: jax.Array, m: int, kappa: jax.Array) -> jax.Array:
-    """e = 1 - cos(angle to the mean direction) in R^m, one for each entry of ``kappa`` (n,)."""
+def deviations(key: KeyArray, m: int, kappa: Float[Array, " n"]) -> Float[Array, " n"]:
+    """e = 1 - cos(angle to the mean direction) in R^m, one for each entry of ``kappa``."""
     if m == 1:
         # u < exp(-2k) / (1 + exp(-2k)) for the far side
         far = jax.random.uniform(key, kappa.shape) < jax.nn.sigmoid(-2.0 * kappa)
@@ -58,7 +60,7 @@ def deviations(key: jax.Array, m: int, kappa: jax.Array) -> jax.Array:
     return _by_rejection(key, m, kappa)
 
 
-def uniform_cosines(key: jax.Array, m: int, count: int) -> jax.Array:
+def uniform_cosines(key: KeyArray, m: int, count: int) -> Float[Array, " {count}"]:
     """One coordinate of ``count`` uniform directions in R^m."""
     if m == 1:
         return jnp.where(jax.random.bernoulli(key, 0.5, (count,)), 1.0, -1.0)
@@ -68,7 +70,7 @@ def uniform_cosines(key: jax.Array, m: int, count: int) -> jax.Array:
     return jnp.cos(2.0 * np.pi * uniforms[0]) * _radius(m, uniforms[-1])
 
 
-def _by_rejection(key: jax.Array, m: int, kappa: jax.Array) -> jax.Array:
+def _by_rejection(key: KeyArray, m: int, kappa: Float[Array, " n"]) -> Float[Array, " n"]:
     """One try for all; then the few that failed are put side by side and tried until they pass."""
     count = kappa.shape[0]
     size = max(1, count // PENDING)
@@ -97,7 +99,9 @@ def _by_rejection(key: jax.Array, m: int, kappa: jax.Array) -> jax.Array:
     return lax.while_loop(waiting, some, (jnp.int32(0), e, done))[1]
 
 
-def _try(key: jax.Array, m: int, kappa: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _try(
+    key: KeyArray, m: int, kappa: Float[Array, " n"]
+) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
     """A proposal for each entry of ``kappa``, and whether it is accepted."""
     b = (m - 1) / (2.0 * kappa + jnp.sqrt(4.0 * kappa**2 + (m - 1) ** 2))
     below = 2.0 * b / (1.0 + b)  # 1 - x0

@@ -1,4 +1,4 @@
-r"""kappa by random walks judged by simulated frames: exchange and pseudo-marginal.
+r"""kappa by random walks that simulate frames at each proposal: exchange and pseudo-marginal.
 
 Exchange (Murray, Ghahramani & MacKay 2006): simulate n frames at kappa' and accept with
 
@@ -14,12 +14,13 @@ Under a budget kappa' is refused where its run had more than B rejections.
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Float, Int
 
 from offcut.augmentation.rejections import settle
 from offcut.base import MOST_REJECTED, OK, Stage
@@ -27,10 +28,11 @@ from offcut.errors import TrustWarning
 from offcut.kernels.tuning import target_of, tuned
 from offcut.langevin.augmented import refuse_hopeless
 from offcut.langevin.draws import acceptance
+from offcut.langevin.proposals import log_envelope
 from offcut.langevin.rejections import run
-from offcut.langevin.sampler import LangevinData, LangevinSampler, State
-from offcut.langevin.sequential import log_envelope
+from offcut.langevin.sampler import LangevinData, LangevinSampler, Moved, State
 from offcut.methods import PseudoMarginal
+from offcut.numerics.types import KeyArray
 from offcut.samplers.walk import decided, log_power_estimate
 
 #: Acceptances that an estimate waits for at the most.
@@ -44,35 +46,28 @@ ABSURD = 3.0
 class Walked(NamedTuple):
     """|Y| of the run that led here; the estimate of log (D/Z)^n and its r, where there is one."""
 
-    rejected: jax.Array
-    log_estimate: jax.Array
-    acceptances: jax.Array
+    rejected: Int[Array, ""]
+    log_estimate: Float[Array, ""]
+    acceptances: Int[Array, ""]
 
 
 class WalkSampler(LangevinSampler):
     """What both share: propose, simulate, decide."""
 
+    proposes = True
     smallest_scale = 0.0
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.draws_rejections = self.layout.p > 1
-
-    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Walked:
-        """Nothing simulated yet."""
+    def first_own(self, key: KeyArray, state: State, data: LangevinData, budget: int) -> Walked:
         refuse_hopeless(np.asarray(self.kappa(state.position)), int(data.n), budget, self.layout.d)
         return Walked(jnp.int32(0), jnp.zeros(()), jnp.int32(0))
 
     def log_ratio(
-        self, key: jax.Array, new: jax.Array, state: State, stage: Stage, data: LangevinData
-    ) -> tuple[jax.Array, Walked]:
+        self, key: KeyArray, new: Float[Array, " p"], state: State, stage: Stage, data: LangevinData
+    ) -> tuple[Float[Array, ""], Walked]:
         """Log acceptance ratio without the prior, and what travels with the new kappa."""
         raise NotImplementedError
 
-    def move(
-        self, key: jax.Array, state: State, stage: Stage, data: LangevinData
-    ) -> tuple[State, dict[str, jax.Array], jax.Array]:
-        """One Metropolis step."""
+    def move(self, key: KeyArray, state: State, stage: Stage, data: LangevinData) -> Moved:
         key_walk, key_simulate, key_accept = jax.random.split(key, 3)
         position = self.kernel.propose(key_walk, state.position, state.tuning)
         ratio, walked = self.log_ratio(key_simulate, self.kappa(position), state, stage, data)
@@ -84,9 +79,11 @@ class WalkSampler(LangevinSampler):
             target = target_of(self.kernel)
             # A refusal by the budget says nothing about the scale, but of steps that are absurd.
             absurd = jnp.max(jnp.abs(position - state.position)) > ABSURD
-            told = jnp.where(over, jnp.where(absurd, 0.0, jnp.nan), rate)
+            learnt = jnp.where(over, jnp.where(absurd, 0.0, jnp.nan), rate)
             moved = moved._replace(
-                tuning=tuned(state.tuning, stage, moved.position, told, target, self.smallest_scale)
+                tuning=tuned(
+                    state.tuning, stage, moved.position, learnt, target, self.smallest_scale
+                )
             )
         stats = {
             "rejected": moved.own.rejected,
@@ -108,8 +105,8 @@ class ExchangeSampler(WalkSampler):
     method = "exchange"
 
     def log_ratio(
-        self, key: jax.Array, new: jax.Array, state: State, stage: Stage, data: LangevinData
-    ) -> tuple[jax.Array, Walked]:
+        self, key: KeyArray, new: Float[Array, " p"], state: State, stage: Stage, data: LangevinData
+    ) -> tuple[Float[Array, ""], Walked]:
         """(kappa' - kappa)·(s_X - s_sim)."""
         kappa, order = self.kappa(state.position), jnp.argsort(-new)
         simulated = run(self.layout, key, new[order], data.n, stage.budget, last=True)
@@ -123,14 +120,14 @@ class PseudoMarginalSampler(WalkSampler):
 
     method = "pseudo_marginal"
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         # The noise of the estimate does not vanish with the step: without a floor warm-up would
         # chase the target acceptance down to a step of zero.
         self.smallest_scale = 0.24 / self.layout.p**0.5
         self._first = jax.jit(self._estimate)
 
-    def first_own(self, key: jax.Array, state: State, data: LangevinData, budget: int) -> Walked:
+    def first_own(self, key: KeyArray, state: State, data: LangevinData, budget: int) -> Walked:
         """r is fixed here for the whole run."""
         walked = super().first_own(key, state, data, budget)
         n, at = int(data.n), self.kappa(state.position)
@@ -150,27 +147,27 @@ class PseudoMarginalSampler(WalkSampler):
         return walked._replace(log_estimate=estimate, acceptances=jnp.int32(wanted))
 
     def _estimate(
-        self, key: jax.Array, kappa: jax.Array, wanted: jax.Array, n: jax.Array
-    ) -> jax.Array:
+        self, key: KeyArray, kappa: Float[Array, " p"], wanted: Int[Array, ""], n: Int[Array, ""]
+    ) -> Float[Array, ""]:
         """log of the unbiased estimate of Z(kappa)^-n, less log D(kappa)^-n."""
         most = jnp.int32(MOST_REJECTED)
         k = run(self.layout, key, jnp.sort(kappa)[::-1], wanted, most).size.astype(float)
         return log_power_estimate(wanted.astype(float), n, k)
 
     def log_ratio(
-        self, key: jax.Array, new: jax.Array, state: State, stage: Stage, data: LangevinData
-    ) -> tuple[jax.Array, Walked]:
-        """Ratio of estimated likelihoods; the budget is judged by a run of its own."""
+        self, key: KeyArray, new: Float[Array, " p"], state: State, stage: Stage, data: LangevinData
+    ) -> tuple[Float[Array, ""], Walked]:
+        """Ratio of estimated likelihoods; the budget has a run of its own."""
         key_budget, key_estimate = jax.random.split(key)
         own, d, kappa = state.own, self.layout.d, self.kappa(state.position)
         falling, new_falling = jnp.sort(kappa)[::-1], jnp.sort(new)[::-1]
-        judged = run(self.layout, key_budget, new_falling, data.n, stage.budget)
+        other = run(self.layout, key_budget, new_falling, data.n, stage.budget)
         estimate = lax.cond(
-            judged.size > stage.budget,
+            other.size > stage.budget,
             lambda: jnp.array(-jnp.inf),
             lambda: self._estimate(key_estimate, new, own.acceptances, data.n),
         )
         envelopes = log_envelope(d, falling) - log_envelope(d, new_falling)
         ratio = jnp.sum((new - kappa) * self.along(state, data)) + data.n * envelopes
         ratio += estimate - own.log_estimate
-        return ratio, Walked(judged.size, estimate, own.acceptances)
+        return ratio, Walked(other.size, estimate, own.acceptances)
