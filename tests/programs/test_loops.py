@@ -75,8 +75,9 @@ def test_sums_over_data_and_rejections_are_plain_sums(n, covariates):
 
     @jax.jit  # the data are arguments, as in a sampler; n is a constant of the program
     def compiled(data, rejected):
-        joint = jax.value_and_grad(log_joint(here, layout))(THETA, data, rejected)
-        over_x = log_unnormalised(here, layout)(THETA, data.points, data.covariates)
+        theta = jax.tree.map(jnp.asarray, THETA)
+        joint = jax.value_and_grad(log_joint(here, layout))(theta, data, rejected)
+        over_x = log_unnormalised(here, layout)(theta, data.points, data.covariates)
         return joint, over_x, sum_statistics(lambda x: (x, x**2), data, rejected, layout)
 
     for held in (0, 1, MOST):
