@@ -263,8 +263,6 @@ def test_exchange_and_pseudo_marginal_say_why_they_have_no_estimate(tilted):
 @pytest.mark.calibrate
 def test_a_collapsed_block_under_a_budget_has_the_tilted_posterior():
     """(theta1, Y) drawn as one pair; drawing theta1 first and redrawing Y alone is wrong."""
-    from statistical.test_invariance import collapsed
-
     x = models.half_normal_data(n=6)
     budget = 4
 
@@ -276,11 +274,11 @@ def test_a_collapsed_block_under_a_budget_has_the_tilted_posterior():
 
     grid = Grid(log_density, loc=(-1.50125, 1.50125, 120), scale=(0.15, 4.0, 160))
     restricted, c = grid.tilted(models.half_normal_within_budget(grid, len(x), budget))
-    posterior = offcut.sample(collapsed(), x, kernel=HMC, budget=budget, seed=30, **RUN)
+    posterior = offcut.sample(models.collapsed(), x, kernel=HMC, budget=budget, seed=30, **RUN)
     assert_agrees(posterior, restricted, ["loc", "scale"])
     assert p_value(posterior["sample_stats"]["attempts"].values, 1 / c) > FALSE_ALARM
     wrong = run_control(
-        negative_controls.CollapsedBesideBudget, collapsed(), HMC, x, budget, seed=31
+        negative_controls.CollapsedBesideBudget, models.collapsed(), HMC, x, budget, seed=31
     )
     assert_disagrees(wrong, restricted, ["loc", "scale"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -101,8 +102,8 @@ def test_a_second_run_compiles_nothing(model, frames, posterior):
 def test_the_larger_concentration_is_proposed_first(model, frames):
     """Whatever the order of the data's columns."""
     sampler, _, _ = prepare(model, frames)
-    assert sampler.order(np.array([6.0, 12.0])).tolist() == [1, 0]
-    assert sampler.order(np.array([12.0, 6.0])).tolist() == [0, 1]
+    assert sampler.order(jnp.array([6.0, 12.0])).tolist() == [1, 0]
+    assert sampler.order(jnp.array([12.0, 6.0])).tolist() == [0, 1]
 
 
 def test_unit_vectors_are_frames_of_one_column():

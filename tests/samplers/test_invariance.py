@@ -9,7 +9,6 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 import pytest
 
@@ -170,39 +169,21 @@ def test_vectors_and_dicts_as_points():
     assert run(model, KERNELS["HMC"]).p_value > FALSE_ALARM
 
 
-# A block of theta with its own exact conditional, Y summed out (theta1 of Algorithm 2).
-
-GRID = np.linspace(-1.5, 1.5, 1201)
-
-
-def draw_location(key, theta, x):
-    """p(loc | X, scale) on a grid, with the normalising constant that this model knows."""
-    scale = theta["scale"]
-    z = (x[:, None] - GRID[None, :]) / scale
-    log_p = jnp.sum(-0.5 * z**2, axis=0) - x.shape[0] * jax.scipy.special.log_ndtr(GRID / scale)
-    cell = jax.random.categorical(key, log_p)
-    shift = jax.random.uniform(jax.random.fold_in(key, 1), minval=-0.5, maxval=0.5)
-    return {"loc": jnp.asarray(GRID)[cell] + shift * (GRID[1] - GRID[0])}
-
-
-@functools.cache
-def collapsed():
-    return offcut.truncated(
-        prior={"loc": dist.Uniform(-1.50125, 1.50125), "scale": dist.LogNormal(0.0, 0.3)},
-        base=lambda theta: dist.Normal(theta["loc"], theta["scale"]),
-        inside=lambda x: x > 0,
-        exact_updates={"loc": draw_location},
-    )
+# A block of theta with its own exact conditional.
 
 
 @pytest.mark.parametrize("budget", [5, 300])
 def test_a_collapsed_block_drawn_with_its_rejections(budget):
-    assert run(collapsed(), KERNELS["HMC"], budget=budget, n=4).p_value > FALSE_ALARM
+    assert run(models.collapsed(), KERNELS["HMC"], budget=budget, n=4).p_value > FALSE_ALARM
 
 
 def test_a_collapsed_block_beside_a_budget_is_caught():
     result = run(
-        collapsed(), KERNELS["HMC"], budget=5, n=4, control=negative_controls.CollapsedBesideBudget
+        models.collapsed(),
+        KERNELS["HMC"],
+        budget=5,
+        n=4,
+        control=negative_controls.CollapsedBesideBudget,
     )
     assert result.p_value < FALSE_ALARM
 
@@ -210,9 +191,13 @@ def test_a_collapsed_block_beside_a_budget_is_caught():
 @pytest.mark.calibrate
 def test_giving_up_keeps_the_old_pair(monkeypatch):
     monkeypatch.setattr("offcut.samplers.algorithm2.MOST_ATTEMPTS", 1)
-    assert run(collapsed(), KERNELS["HMC"], budget=3, n=4).p_value > FALSE_ALARM
+    assert run(models.collapsed(), KERNELS["HMC"], budget=3, n=4).p_value > FALSE_ALARM
     result = run(
-        collapsed(), KERNELS["HMC"], budget=3, n=4, control=negative_controls.NewBlockOldRejections
+        models.collapsed(),
+        KERNELS["HMC"],
+        budget=3,
+        n=4,
+        control=negative_controls.NewBlockOldRejections,
     )
     assert result.p_value < FALSE_ALARM
 
@@ -234,7 +219,7 @@ def test_two_collapsed_blocks_each_with_its_own_pair():
         prior={"loc": dist.Uniform(-1.50125, 1.50125), "scale": dist.LogNormal(0.0, 0.3)},
         base=lambda theta: dist.Normal(theta["loc"], theta["scale"]),
         inside=lambda x: x > 0,
-        exact_updates={"loc": draw_location, ("scale",): draw_scale},
+        exact_updates={"loc": models.draw_location, ("scale",): draw_scale},
     )
     assert run(model, KERNELS["HMC"], budget=5, n=4).p_value > FALSE_ALARM
 
@@ -288,11 +273,11 @@ def test_theta_from_sums_over_the_data_alone_is_caught():
 
 def test_a_block_of_theta_with_its_rejections_is_a_move():
     control = only("augment", AugmentedSampler)
-    result = run(collapsed(), KERNELS["HMC"], budget=5, n=4, control=control)
+    result = run(models.collapsed(), KERNELS["HMC"], budget=5, n=4, control=control)
     assert result.p_value > FALSE_ALARM
 
 
 def test_a_block_of_theta_beside_redrawn_rejections_is_caught():
     control = only("augment", negative_controls.CollapsedBesideBudget)
-    result = run(collapsed(), KERNELS["HMC"], budget=5, n=4, control=control)
+    result = run(models.collapsed(), KERNELS["HMC"], budget=5, n=4, control=control)
     assert result.p_value < FALSE_ALARM

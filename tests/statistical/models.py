@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -155,3 +157,30 @@ def student_grid(x):
         return total
 
     return Grid(log_density, loc=(-2.5, 2.5, 200), nu=(1.2, 8.0, 80))
+
+
+# A block of theta with its own exact conditional, Y summed out (theta1 of Algorithm 2).
+
+LOCATIONS = np.linspace(-1.5, 1.5, 1201)
+
+
+def draw_location(key, theta, x):
+    """p(loc | X, scale) on a grid, with the normalising constant that this model knows."""
+    scale = theta["scale"]
+    z = (x[:, None] - LOCATIONS[None, :]) / scale
+    log_p = jnp.sum(-0.5 * z**2, axis=0) - x.shape[0] * jax.scipy.special.log_ndtr(
+        LOCATIONS / scale
+    )
+    cell = jax.random.categorical(key, log_p)
+    shift = jax.random.uniform(jax.random.fold_in(key, 1), minval=-0.5, maxval=0.5)
+    return {"loc": jnp.asarray(LOCATIONS)[cell] + shift * (LOCATIONS[1] - LOCATIONS[0])}
+
+
+@functools.cache
+def collapsed():
+    return offcut.truncated(
+        prior={"loc": dist.Uniform(-1.50125, 1.50125), "scale": dist.LogNormal(0.0, 0.3)},
+        base=lambda theta: dist.Normal(theta["loc"], theta["scale"]),
+        inside=lambda x: x > 0,
+        exact_updates={"loc": draw_location},
+    )

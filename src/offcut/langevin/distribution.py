@@ -150,7 +150,7 @@ class _Frames(constraints.Constraint):
 
     event_dim = 2
 
-    def __call__(self, x: Float[Array, "*batch d p"]) -> Bool[Array, "*batch"]:
+    def __call__(self, x: Float[Array | np.ndarray, "*batch d p"]) -> Bool[Array, "*batch"]:
         gram = jnp.einsum("...ij,...ik->...jk", x, x)
         eye = jnp.broadcast_to(jnp.eye(x.shape[-1]), gram.shape)
         tolerance = 100 * np.sqrt(float(jnp.finfo(x.dtype).eps))
@@ -245,7 +245,7 @@ class MatrixLangevin(dist.Distribution):
         """
         return maximum_likelihood(X)
 
-    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] | int = ()) -> jax.Array:
         """Exact independent draws; where next to none are accepted Gibbs sweeps, with a warning.
 
         (Inside a compiled function there is no warning.)

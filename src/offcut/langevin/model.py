@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import xarray as xr
-from numpy.typing import ArrayLike
 
 from offcut.base import Kernel, Model, Prepared, Request
 from offcut.errors import ModelError
@@ -104,12 +103,11 @@ class MatrixLangevinModel(Model):
     )
     def __init__(
         self,
-        kappa_prior: dist.Distribution,
-        G_prior: MatrixLangevin | ArrayLike | None = None,
-        H: str | MatrixLangevin | ArrayLike = IDENTITY,
+        kappa_prior: object,
+        G_prior: object = None,
+        H: object = IDENTITY,
     ) -> None:
-        _check_positive_prior(kappa_prior)
-        self.kappa_prior = kappa_prior
+        self.kappa_prior = _positive_prior(kappa_prior)
         self.F0 = _parameter("G_prior", G_prior)
         self.infer_H = not (isinstance(H, str) and H == IDENTITY)
         if H is None or (isinstance(H, str) and H not in (IDENTITY, *INFERRED)):
@@ -244,7 +242,7 @@ def _is_orthogonal(H: np.ndarray) -> bool:
     return H.shape[0] == H.shape[1] and np.allclose(H.T @ H, np.eye(len(H)), atol=1e-6)
 
 
-def _check_positive_prior(prior: object) -> None:
+def _positive_prior(prior: object) -> dist.Distribution:
     if not isinstance(prior, dist.Distribution):
         raise ModelError(
             "kappa_prior must be a NumPyro distribution such as "
@@ -261,6 +259,7 @@ def _check_positive_prior(prior: object) -> None:
             f"negative; {type(prior).__name__} has support {prior.support}. Use for example "
             "numpyro.distributions.Gamma(1, 0.1)"
         )
+    return prior
 
 
 def _columns_prior(prior: dist.Distribution, p: int) -> dist.Distribution:
@@ -271,7 +270,7 @@ def _columns_prior(prior: dist.Distribution, p: int) -> dist.Distribution:
     return prior.expand((p,))
 
 
-def _parameter(name: str, prior: MatrixLangevin | ArrayLike | None) -> np.ndarray | None:
+def _parameter(name: str, prior: object) -> np.ndarray | None:
     """F of a matrix Langevin prior, None where it is uniform."""
     if prior is None:
         return None
