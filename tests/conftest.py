@@ -35,6 +35,7 @@ CHECKED = (
     "offcut.files",
     "offcut.gp",
     "offcut.kernels",
+    "offcut.langevin",
     "offcut.methods",
     "offcut.mixtures",
     "offcut.models",
