@@ -24,6 +24,7 @@ from jaxtyping import install_import_hook
 
 #: Rooms whose annotations are checked in every call of these tests, shapes included.
 CHECKED = (
+    "offcut.langevin",
     "offcut.numerics.types",
 )  # fmt: skip
 install_import_hook(list(CHECKED), "beartype.beartype")  # before anything of ours is imported
