@@ -11,7 +11,7 @@ What a model offers is a tuple of methods (``Model.methods``). ``offcut.sample``
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import ClassVar, NamedTuple
@@ -67,6 +67,14 @@ class MethodSettings:
     method: ClassVar[str]
 
 
+def _for_the_walk(name: str) -> Callable[[object], str]:
+    return lambda value: (
+        "it is the kernel's. Give offcut.sample(model, data, method=offcut.PseudoMarginal(), "
+        f"kernel=offcut.RandomWalk({name}={value!r}))"
+    )
+
+
+@moved(scale=_for_the_walk("scale"), target_acceptance=_for_the_walk("target_acceptance"))
 @dataclass(frozen=True)
 class PseudoMarginal(MethodSettings):
     """``method="pseudo_marginal"`` with settings of its own.
@@ -97,17 +105,6 @@ class PseudoMarginal(MethodSettings):
     def of(cls, settings: MethodSettings | None) -> PseudoMarginal:
         """What the user gave, or the defaults."""
         return settings if isinstance(settings, cls) else cls()
-
-
-PseudoMarginal.__init__ = moved(  # type: ignore[method-assign]
-    **{
-        name: lambda value, name=name: (
-            "it is the kernel's. Give offcut.sample(model, data, method=offcut.PseudoMarginal(), "
-            f"kernel=offcut.RandomWalk({name}={value!r}))"
-        )
-        for name in ("scale", "target_acceptance")
-    }
-)(PseudoMarginal.__init__)
 
 
 def listed(names: Iterable[str], last: str = "or") -> str:

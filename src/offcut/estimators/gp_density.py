@@ -24,6 +24,7 @@ from offcut.numerics.text import renamed
 from offcut.regions import Box
 
 
+@renamed(kernel="covariance")
 @dataclass(eq=False, repr=False)
 class GaussianProcessDensity(SampledDensity):
     """Bayesian density estimate with credible bands: a parametric density, bent by the data.
@@ -167,8 +168,3 @@ class GaussianProcessDensity(SampledDensity):
         seed = self._seed(random_state)
         found = self.model_.predict(self.posterior_, int(n_samples), seed=seed)
         return found.reshape(int(n_samples), self.n_features_in_)
-
-
-GaussianProcessDensity.__init__ = renamed(kernel="covariance")(  # type: ignore[method-assign]
-    GaussianProcessDensity.__init__
-)

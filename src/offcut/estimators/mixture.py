@@ -24,6 +24,7 @@ from offcut.numerics.text import renamed
 from offcut.regions import Box, Region
 
 
+@renamed(prior="weights")
 @dataclass(eq=False, repr=False)
 class TruncatedGaussianMixture(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, SampledDensity
@@ -215,8 +216,3 @@ class TruncatedGaussianMixture(
     def _probabilities(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n clusters"]:
         found = self._found
         return probabilities(found.draws, found.matches, self.n_clusters_, X)
-
-
-TruncatedGaussianMixture.__init__ = renamed(prior="weights")(  # type: ignore[method-assign]
-    TruncatedGaussianMixture.__init__
-)

@@ -187,20 +187,17 @@ def _same(value: object, default: object) -> bool:
     return value is default or (isinstance(value, str | bool | float) and value == default)
 
 
-def _answering(kind: Kind) -> Kind:
-    """Answer old names of arguments with what to write instead."""
-    made = moved(
-        method=lambda given: f"give it to offcut.sample(model, data, method={given!r})",
-        rejections=lambda given: (
-            "all of them are drawn anew in every sweep; local changes of them (BirthDeath), which "
-            "mix more slowly, are benchmarks/birth_death.py in the repository"
-        ),
-    )(kind.__init__)  # type: ignore[misc]
-    kind.__init__ = renamed(kernel="covariance")(made)  # type: ignore[misc]
-    return kind
+_moved = moved(
+    method=lambda given: f"give it to offcut.sample(model, data, method={given!r})",
+    rejections=lambda given: (
+        "all of them are drawn anew in every sweep; local changes of them (BirthDeath), which mix "
+        "more slowly, are benchmarks/birth_death.py in the repository"
+    ),
+)
 
 
-@_answering
+@_moved
+@renamed(kernel="covariance")
 @dataclass(eq=False, repr=False)
 class GPDensity(GPModel):
     r"""A density g(x) ∝ g0(x) sigma(f(x)), f a Gaussian process, sigma the logistic function.
@@ -324,7 +321,8 @@ class GPDensity(GPModel):
         return evaluation.comparison(points, ours, theirs, probability)
 
 
-@_answering
+@_moved
+@renamed(kernel="covariance")
 @dataclass(eq=False, repr=False)
 class GPIntensity(GPModel):
     r"""Events of a Poisson process with intensity lambda sigma(f(x)) on a window.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from offcut.errors import ModelError, SettingsError
 
@@ -53,10 +53,11 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-R = TypeVar("R")
+#: A function, or a class, whose ``__init__`` is meant.
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 
-def renamed(**names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+def renamed(**names: str) -> Callable[[Called], Called]:
     """Refuse old names of arguments, and say the new ones.
 
     >>> @renamed(kernel="covariance")
@@ -67,20 +68,13 @@ def renamed(**names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     offcut.errors.ModelError: kernel= is called covariance= here: give covariance='matern52'
     """
 
-    def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        @wraps(function)
-        def call(*arguments: object, **settings: object) -> R:
-            for old, new in names.items():
-                if old in settings:
-                    raise ModelError(f"{old}= is called {new}= here: give {new}={settings[old]!r}")
-            return function(*arguments, **settings)
+    def answer(old: str, value: object) -> Exception:
+        return ModelError(f"{old}= is called {names[old]}= here: give {names[old]}={value!r}")
 
-        return call
-
-    return decorate
+    return _refusing(tuple(names), answer)
 
 
-def moved(**answers: Callable[[object], str]) -> Callable[[Callable[..., R]], Callable[..., R]]:
+def moved(**answers: Callable[[object], str]) -> Callable[[Called], Called]:
     """Refuse arguments that belong elsewhere now; ``answers`` say what to write for a value.
 
     >>> @moved(method=lambda value: f"give offcut.sample(model, data, method={value!r})")
@@ -91,15 +85,30 @@ def moved(**answers: Callable[[object], str]) -> Callable[[Callable[..., R]], Ca
     offcut.errors.SettingsError: method='exchange' has another place now: give ...
     """
 
-    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+    def answer(name: str, value: object) -> Exception:
+        return SettingsError(f"{name}={value!r} has another place now: {answers[name](value)}")
+
+    return _refusing(tuple(answers), answer)
+
+
+def _refusing(
+    names: tuple[str, ...], answer: Callable[[str, object], Exception]
+) -> Callable[[Called], Called]:
+    """Raise the answer where one of the names is among the arguments."""
+
+    def decorate(called: Called) -> Called:
+        function = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
+
         @wraps(function)
-        def call(*arguments: object, **settings: object) -> R:
-            for name, answer in answers.items():
+        def call(*arguments: object, **settings: object) -> object:
+            for name in names:
                 if name in settings:
-                    value = settings[name]
-                    raise SettingsError(f"{name}={value!r} has another place now: {answer(value)}")
+                    raise answer(name, settings[name])
             return function(*arguments, **settings)
 
-        return call
+        if not isinstance(called, type):
+            return call  # type: ignore[return-value]
+        called.__init__ = call  # type: ignore[misc]
+        return called
 
     return decorate
