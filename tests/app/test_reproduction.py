@@ -296,9 +296,12 @@ def test_a_part_that_fails_says_why(tmp_path):
 def test_ctrl_c_is_kind(tmp_path):
     """Parts end within seconds, which is said, and leave a state to go on from."""
     command = [sys.executable, "-m", "offcut", "reproduce", "parkinsons", "-o"]
+    # A shell's background jobs, these tests if they are one, and their children are deaf to it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [*command, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
+    signal.signal(signal.SIGINT, before)
     try:
         assert "chains of" in process.stdout.readline()
         time.sleep(1.0)

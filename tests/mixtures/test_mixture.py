@@ -225,7 +225,7 @@ def test_wrong_data_are_refused():
         offcut.sample(model, np.zeros((2, 2, 2)))
     with pytest.raises(DataError, match="NaN"):
         offcut.sample(model, np.where(x > 2.5, np.nan, x) if (x > 2.5).any() else x * np.nan)
-    with pytest.raises(ModelError, match="takes no kernel"):
+    with pytest.raises(SettingsError, match="takes no kernel"):
         offcut.sample(model, x, kernel=offcut.NUTS())
     with pytest.raises(ModelError, match="nothing in the model differs by group"):
         offcut.sample(model, x, covariates=np.arange(20) % 2)

@@ -77,8 +77,8 @@ MODELS = {
     ),
     "GPDensity()": offcut.GPDensity,
     "GPDensity(base=normal, covariance='matern32', length_scale=LogNormal(0, 0.5), "
-    "support=(0, None), prior={'mean': Normal(170, 10), 'sd': LogNormal(1.5, 0.05)}, "
-    "joint_moves=False)": lambda: offcut.GPDensity(
+    "support=(0, None), joint_moves=False, prior={'mean': Normal(170, 10), "
+    "'sd': LogNormal(1.5, 0.05)})": lambda: offcut.GPDensity(
         normal,
         "matern32",
         length_scale=dist.LogNormal(0, 0.5),

@@ -331,7 +331,7 @@ def prior_precision_dropped(update):
 
 def rate_and_scale_swapped(update):
     a, b = update.prior
-    return replace(update, prior=(a, 1 / b))
+    return replace(update, prior=(a, np.asarray(1 / b)))
 
 
 def beta_swapped(update):
@@ -345,11 +345,12 @@ def wishart_scale_inverted(update):
 
 def degrees_of_freedom_lost(update):
     nu, Psi = update.wishart_prior
-    return replace(update, wishart_prior=(nu - 1, Psi))
+    return replace(update, wishart_prior=(np.asarray(nu - 1), Psi))
 
 
 def half_the_points(update):
-    return replace(update, phi_prior=(update.phi_prior[0] - POINTS / 4, update.phi_prior[1]))
+    a, b = update.phi_prior
+    return replace(update, phi_prior=(np.asarray(a - POINTS / 4), b))
 
 
 NEGATIVE_CONTROLS = [
@@ -389,7 +390,7 @@ def test_squares_far_from_zero_do_not_cancel(dependent):
         numpyro.sample("m", dist.Normal(0.0, scale))
 
     update = found(make(prior, lambda t: dist.Normal(t["m"], jnp.sqrt(t["v"])))())
-    centre = update.centre(x)
+    centre = jnp.asarray(update.centre(x))
     sums = summed(update, jnp.asarray(x), centre)
     keys = jax.random.split(from_seed(4), 200)
     start = {"m": jnp.float64(1e6), "v": jnp.float64(1.0)}

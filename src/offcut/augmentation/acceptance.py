@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 from offcut.augmentation.rejections import Layout
 from offcut.errors import DataError, ModelError
 from offcut.models.data import Observed, PointLike
-from offcut.models.prior import Theta
+from offcut.models.prior import HostTheta, Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.rendering import shown
 from offcut.numerics.types import Point, Points
@@ -59,14 +59,14 @@ def is_broken(
     return ~(log_accept <= LARGEST_LOG_ACCEPT)
 
 
-def refuse_broken(model: RejectionModel, theta: Theta, worst: Worst) -> None:
+def refuse_broken(model: RejectionModel, theta: HostTheta, worst: Worst) -> None:
     """Raise where the worst log acceptance that a finished run met is broken."""
     if is_broken(np.asarray(worst.log_accept)):
         raise broken_promise(model, theta, worst.point, float(worst.log_accept))
 
 
 def broken_promise(
-    model: RejectionModel, theta: Theta, point: PointLike, log_accept: float
+    model: RejectionModel, theta: HostTheta, point: PointLike, log_accept: float
 ) -> ModelError:
     """The error for a log_accept that is NaN or above 0, or a window that is no window."""
     place = f"theta={shown(theta)}, y={shown(point)}"
@@ -87,7 +87,7 @@ def broken_promise(
     )
 
 
-def not_finite(theta: Theta, what: str) -> ModelError:
+def not_finite(theta: HostTheta, what: str) -> ModelError:
     """The error for numbers that a float cannot hold."""
     return ModelError(
         f"{what} is not finite at theta={shown(theta)}: proposals there overflow to infinity or "

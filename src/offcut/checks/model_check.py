@@ -18,7 +18,7 @@ from offcut.checks.invariance import invariance_test
 from offcut.errors import OffcutError
 from offcut.kernels.hmc import HMC
 from offcut.models.data import as_covariates, check_scalars, count_rows, point_like, point_size
-from offcut.models.prior import Theta
+from offcut.models.prior import HostTheta, Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.keys import from_seed
 from offcut.numerics.rendering import shown
@@ -65,7 +65,7 @@ class Report:
 @in_float64
 def check(
     model: RejectionModel,
-    theta: Theta | None = None,
+    theta: HostTheta | None = None,
     *,
     n: int = 10,
     covariates: PyTree = None,
@@ -146,7 +146,7 @@ class Simulated(NamedTuple):
 
     @classmethod
     def of(
-        cls, model: RejectionModel, key: KeyArray, theta: Theta | None, trees: tuple
+        cls, model: RejectionModel, key: KeyArray, theta: HostTheta | None, trees: tuple
     ) -> Simulated:
         """At draws from the prior, or at one theta."""
         if theta is None:

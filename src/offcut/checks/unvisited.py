@@ -35,7 +35,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from offcut.driver.chains import Drawn
-from offcut.models.prior import Theta
+from offcut.models.prior import HostTheta, Theta
 from offcut.models.rejection import RejectionModel
 from offcut.numerics import keys
 from offcut.numerics.ess import effective_size
@@ -55,7 +55,9 @@ SECOND_ROUND = 512
 NEGLIGIBLE = 15.0
 
 
-def prior_candidates(model: RejectionModel, key: KeyArray) -> tuple[Theta, Positions]:
+def prior_candidates(
+    model: RejectionModel, key: KeyArray
+) -> tuple[dict[str, np.ndarray], Positions]:
     """Draws of theta from the prior, and where they are in unconstrained space."""
 
     def draw(key: KeyArray) -> tuple:
@@ -130,7 +132,11 @@ class Cloud(NamedTuple):
 
 
 def draw_points(
-    model: RejectionModel, key: KeyArray, visited: list[Theta], others: list[Theta], size: int
+    model: RejectionModel,
+    key: KeyArray,
+    visited: list[HostTheta],
+    others: list[HostTheta],
+    size: int,
 ) -> Cloud | None:
     """``size`` accepted points from those references that accept enough; None where none does."""
 
@@ -138,9 +144,9 @@ def draw_points(
         proposed = model.propose_block(key, theta, BLOCK)
         return proposed.points, proposed.accepted
 
-    program = model.compiled("unvisited propose", propose)
+    program: Callable[..., tuple] = model.compiled("unvisited propose", propose)
 
-    def accepted_points(theta: Theta, own_key: KeyArray, wanted: int) -> tuple[PyTree, float]:
+    def accepted_points(theta: HostTheta, own_key: KeyArray, wanted: int) -> tuple[PyTree, float]:
         """``wanted`` points (fewer where they are too costly), and the acceptance rate."""
         parts, count, blocks = [], 0, 0
         while count < wanted and (blocks == 0 or count >= LOWEST_ACCEPTANCE * BLOCK * blocks):

@@ -145,7 +145,7 @@ def as_arrays(tree: object, what: str, as_they_came: bool = False) -> HostPoints
     return array
 
 
-def count_rows(tree: HostPoints, what: str) -> int:
+def count_rows(tree: Points | HostPoints, what: str) -> int:
     """Length of the first axis, the same for all parts."""
     leaves = jax.tree.leaves(tree)
     if not leaves:

@@ -41,6 +41,8 @@ from offcut.programs.identity import reached
 
 #: Parameters by name, on the scale of their prior; deterministic sites among them.
 Theta = dict[str, Array]
+#: The same on the host, as users write it and results have it.
+HostTheta = Mapping[str, ArrayLike | Sequence[float]]
 #: theta2, unconstrained.
 Position = Float[Array, " d"]
 #: What users may give as ``prior=``.
@@ -349,7 +351,7 @@ class Prior:
         }
 
     @_one_thread_at_a_time
-    def completed(self, theta: Mapping[str, ArrayLike | Sequence[float]]) -> Theta:
+    def completed(self, theta: HostTheta) -> Theta:
         """The user's theta as float64 arrays of the right shapes, deterministic sites added."""
         missing = set(self.shapes) - set(theta)
         if missing:
@@ -370,7 +372,7 @@ class Prior:
         return given | derived
 
     @_one_thread_at_a_time
-    def sites(self, theta: Theta) -> dict[str, Site]:
+    def sites(self, theta: HostTheta) -> dict[str, Site]:
         """NumPyro's record of every site at theta (values of all latent sites, on their scale)."""
         return handlers.trace(handlers.substitute(self._model, data=theta)).get_trace()
 

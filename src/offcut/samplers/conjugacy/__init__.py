@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from offcut.models.data import HostPoints
 from offcut.models.prior import Theta
-from offcut.numerics.types import KeyArray, Point
+from offcut.numerics.types import KeyArray, Point, Points
 
 #: Sums over points of whatever a family needs of each, the number of these points, and where they
 #: are measured from.
@@ -55,7 +55,7 @@ class Match(ABC):
     description: str
     sites: tuple[str, ...]
 
-    def centre(self, points: HostPoints) -> np.ndarray | np.floating:
+    def centre(self, points: Points | HostPoints) -> np.ndarray | np.floating:
         """Where to measure from, once from the data on the host: keeps squares from cancelling."""
         return np.zeros(())
 

@@ -29,7 +29,7 @@ from jaxtyping import Array, Float
 from offcut.models.data import HostPoints
 from offcut.models.prior import Theta
 from offcut.numerics.normal import Wishart, draw_wishart
-from offcut.numerics.types import KeyArray, Point
+from offcut.numerics.types import KeyArray, Point, Points
 from offcut.samplers.conjugacy import Centre, Count, Match, Unmatched
 from offcut.samplers.conjugacy.reading import Family, Reading
 
@@ -63,7 +63,7 @@ class MultivariateMatch(Match):
     mean: MeanPrior
     wishart_prior: tuple[Float[np.ndarray, ""], Known] | None  # nu, Psi
 
-    def centre(self, points: HostPoints) -> np.ndarray | np.floating:
+    def centre(self, points: Points | HostPoints) -> np.ndarray | np.floating:
         """The mean of the data."""
         return np.mean(np.asarray(points, float), axis=0)
 

@@ -38,7 +38,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from offcut.models.data import HostPoints
 from offcut.models.prior import Theta
-from offcut.numerics.types import KeyArray, Point
+from offcut.numerics.types import KeyArray, Point, Points
 from offcut.samplers.conjugacy import Centre, Count, Match, Unmatched
 from offcut.samplers.conjugacy.reading import Family, Power, Reading, raise_to
 
@@ -243,7 +243,7 @@ class NormalMatch(Match):
     mean_prior: tuple[Known, Precision]
     phi_prior: tuple[Known, Known] | None
 
-    def centre(self, points: HostPoints) -> np.ndarray | np.floating:
+    def centre(self, points: Points | HostPoints) -> np.ndarray | np.floating:
         """The mean of the data."""
         x = np.asarray(points, float)
         return np.mean(np.log(x) if self.logarithm else x, axis=0)
