@@ -8,9 +8,10 @@ python tests/digests.py --write      replace digests.txt: the changelog says why
 One line for each run: the first 16 digits of SHA-256 over every variable of ``posterior`` and
 ``sample_stats``, by name, dtype, shape and bytes. Digests are those of one kind of processor and of
 the versions in constraints.txt (another processor multiplies matrices in another order: what goes
-through linear algebra then differs in its last bits, and everything after it), so the file is no
-test. ``--base`` runs that commit's own copy of this script, with the packages installed here, in a
-worktree that is removed afterwards; that comparison holds on any machine.
+through linear algebra then differs in its last bits, and everything after it), so the file, whose
+head names the processor, is no test. ``--base`` runs that commit's own copy of this script, with
+the packages installed here, in a worktree that is removed afterwards; that comparison holds on any
+machine.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import numpyro.distributions as dist
 
 import kill_me
 import offcut
+from offcut.app.html.runs import processor
 
 COMMITTED = Path(__file__).with_name("digests.txt")
 RUN = {"draws": 60, "warmup": 60, "chains": 2, "seed": 7, "progress": False}
@@ -171,8 +173,8 @@ def digest(tree: Any) -> str:
 
 def parsed(text: str) -> dict[str, str]:
     """Digests by name, of lines as ``main`` prints them."""
-    lines = [line.split("   was ")[0].split("  ", 1) for line in text.splitlines()]
-    return {line[1]: line[0] for line in lines if len(line) == 2}
+    lines = [line.split("   ")[0].split("  ", 1) for line in text.splitlines()]
+    return {line[1]: line[0] for line in lines if len(line) == 2 and not line[0].startswith("#")}
 
 
 def printed_by(revision: str, names: list[str]) -> dict[str, str]:
@@ -210,11 +212,13 @@ def main(arguments: list[str]) -> int:
     warnings.simplefilter("ignore")
     for name in wanted or every:
         found[name] = digest(every[name]())
-        note = "" if write or known.get(name) == found[name] else f"   was {known.get(name)}"
-        differ += bool(note)
+        was = found[name] if write else known.get(name)
+        note = "" if was == found[name] else "   (new)" if was is None else f"   was {was}"
+        differ += was not in (None, found[name])
         print(f"{found[name]}  {name}{note}", flush=True)
     if write:
-        COMMITTED.write_text("".join(f"{v}  {k}\n" for k, v in (known | found).items()))
+        lines = [f"# {processor()}", *(f"{v}  {k}" for k, v in (known | found).items())]
+        COMMITTED.write_text("\n".join([*lines, ""]))
     elif not differ:
         print(f"all {len(found)} as before")
     return int(differ > 0)
