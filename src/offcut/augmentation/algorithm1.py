@@ -76,53 +76,53 @@ C = TypeVar("C")
 class Schedule(Protocol[S, T]):
     """Whose turn it is, and which proposals come in time.
 
-    What it has counted so far, its ``standing``, is a pytree that goes through the loop.
+    What it has counted so far, its ``counts``, is a pytree that goes through the loop.
     """
 
     def start(self) -> S:
         """Before the first block."""
 
-    def unfinished(self, standing: S) -> Bool[Array, ""]:
+    def unfinished(self, counts: S) -> Bool[Array, ""]:
         """Whether there is anything left to wait for."""
 
-    def assign(self, standing: S) -> T:
+    def assign(self, counts: S) -> T:
         """Whose turn each place of the next block is."""
 
-    def judge(self, standing: S, turn: T, accepted: Flags) -> tuple[Flags, Places, S]:
-        """Which proposals came in time; the rank of each; and the standing after the block."""
+    def cut(self, counts: S, turn: T, accepted: Flags) -> tuple[Flags, Places, S]:
+        """Which proposals came in time; the rank of each; and the counts after the block."""
 
 
 @dataclass(frozen=True)
 class UntilAccepted:
-    """All share one proposal: until ``wanted`` are accepted. The standing is their number."""
+    """All share one proposal: until ``wanted`` are accepted. They are what it counts."""
 
     wanted: Count
 
     def start(self) -> Count:
         return jnp.int32(0)
 
-    def unfinished(self, standing: Count) -> Bool[Array, ""]:
-        return standing < self.wanted
+    def unfinished(self, counts: Count) -> Bool[Array, ""]:
+        return counts < self.wanted
 
-    def assign(self, standing: Count) -> None:
+    def assign(self, counts: Count) -> None:
         return
 
-    def judge(self, standing: Count, turn: None, accepted: Flags) -> tuple[Flags, Places, Count]:
+    def cut(self, counts: Count, turn: None, accepted: Flags) -> tuple[Flags, Places, Count]:
         """Up to the last acceptance that is wanted."""
         before = exclusive_count(accepted)
-        in_time = before < self.wanted - standing
-        now = standing + jnp.sum(accepted & in_time, dtype=jnp.int32)
-        return in_time, standing + before, now
+        in_time = before < self.wanted - counts
+        now = counts + jnp.sum(accepted & in_time, dtype=jnp.int32)
+        return in_time, counts + before, now
 
 
 class UntilProposed(UntilAccepted):
-    """Until ``wanted`` are proposed, accepted or not. The standing is their number."""
+    """Until ``wanted`` are proposed, accepted or not. They are what it counts."""
 
-    def judge(self, standing: Count, turn: None, accepted: Flags) -> tuple[Flags, Places, Count]:
+    def cut(self, counts: Count, turn: None, accepted: Flags) -> tuple[Flags, Places, Count]:
         """Up to the last that is wanted."""
         place = jnp.arange(accepted.shape[0], dtype=jnp.int32)
-        in_time = place < self.wanted - standing
-        return in_time, standing + place, standing + jnp.sum(in_time, dtype=jnp.int32)
+        in_time = place < self.wanted - counts
+        return in_time, counts + place, counts + jnp.sum(in_time, dtype=jnp.int32)
 
 
 class Turn(NamedTuple):
@@ -163,26 +163,24 @@ class OneEach:
             stack = stack.at[: self.n].set(self.order.astype(jnp.int32))
         return Pending(jnp.int32(self.n), stack, jnp.zeros((self.n + 1,), jnp.int32))
 
-    def unfinished(self, standing: Pending) -> Bool[Array, ""]:
-        return standing.count > 0
+    def unfinished(self, counts: Pending) -> Bool[Array, ""]:
+        return counts.count > 0
 
-    def assign(self, standing: Pending) -> Turn:
+    def assign(self, counts: Pending) -> Turn:
         """The top of the stack, in equal shares."""
         slot = jnp.arange(self.size, dtype=jnp.int32)
-        groups = jnp.minimum(standing.count, self.size)
+        groups = jnp.minimum(counts.count, self.size)
         share = self.size // groups  # speculative proposals for each
-        bottom = standing.count - groups
-        observation = standing.stack[bottom + jnp.minimum(slot // share, groups - 1)]
-        attempt = standing.tried[observation] + slot % share
+        bottom = counts.count - groups
+        observation = counts.stack[bottom + jnp.minimum(slot // share, groups - 1)]
+        attempt = counts.tried[observation] + slot % share
         return Turn(observation, attempt, groups, share)
 
-    def judge(
-        self, standing: Pending, turn: Turn, accepted: Flags
-    ) -> tuple[Flags, Places, Pending]:
+    def cut(self, counts: Pending, turn: Turn, accepted: Flags) -> tuple[Flags, Places, Pending]:
         """Each up to its first acceptance."""
         n, size, groups, share = self.n, self.size, turn.groups, turn.share
         slot = jnp.arange(size, dtype=jnp.int32)
-        group, bottom = slot // share, standing.count - groups
+        group, bottom = slot // share, counts.count - groups
         active = group < groups
         accepted = accepted & active
         before = exclusive_count(accepted)
@@ -192,17 +190,17 @@ class OneEach:
 
         # Rejections of each observation: `share` more where the round went by, else up to the
         # acceptance. Group g looks up its own totals; unused groups write to the spare row.
-        member = jnp.where(slot < groups, standing.stack[bottom + slot], n)
+        member = jnp.where(slot < groups, counts.stack[bottom + slot], n)
         totals = jnp.append(before, before[-1] + accepted[-1])
         start = jnp.minimum(slot * share, size)
         stop = jnp.minimum(start + share, size)
         done = (totals[stop] > totals[start]) & (slot < groups)
         where_accepted = jnp.where(is_accepted, turn.observation, n)
-        tried = standing.tried.at[member].add(jnp.where(done | (slot >= groups), 0, share))
+        tried = counts.tried.at[member].add(jnp.where(done | (slot >= groups), 0, share))
         tried = tried.at[where_accepted].add(jnp.where(is_accepted, slot - first_slot, 0))
         again = ~done & (slot < groups)
         place = jnp.where(again, bottom + exclusive_count(again), n)
-        stack = standing.stack.at[place].set(member, mode="promise_in_bounds")
+        stack = counts.stack.at[place].set(member, mode="promise_in_bounds")
         left = bottom + jnp.sum(again, dtype=jnp.int32)
         return active & is_first, turn.observation, Pending(left, stack, tried)
 
@@ -223,11 +221,11 @@ class Block(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """What a run has collected, its rejections, and the standing of its schedule at the end."""
+    """What a run has collected, its rejections, and the counts of its schedule at the end."""
 
     collected: PyTree
     rejected: Count
-    standing: PyTree
+    counts: PyTree
 
 
 def propose_until(
@@ -244,24 +242,24 @@ def propose_until(
     """
 
     def unfinished(carry: tuple[Count, Count, S, C]) -> Bool[Array, ""]:
-        _, rejected, standing, _ = carry
-        return schedule.unfinished(standing) & (rejected <= limit)
+        _, rejected, counts, _ = carry
+        return schedule.unfinished(counts) & (rejected <= limit)
 
     def draw_block(carry: tuple[Count, Count, S, C]) -> tuple[Count, Count, S, C]:
-        number, rejected, standing, collected = carry
-        turn = schedule.assign(standing)
+        number, rejected, counts, collected = carry
+        turn = schedule.assign(counts)
         proposed = materialised(number, lambda: propose(number, turn))
-        in_time, rank, standing = schedule.judge(standing, turn, proposed.accepted)
+        in_time, rank, counts = schedule.cut(counts, turn, proposed.accepted)
         is_rejected = ~proposed.accepted & in_time
         is_accepted = proposed.accepted & in_time
         place = rejected + exclusive_count(is_rejected)
         block = Block(proposed, turn, is_rejected, is_accepted, place, rank)
         rejected = rejected + jnp.sum(is_rejected, dtype=jnp.int32)
-        return number + 1, rejected, standing, collect(collected, block)
+        return number + 1, rejected, counts, collect(collected, block)
 
     carry = (jnp.int32(0), jnp.int32(0), schedule.start(), start)
-    _, rejected, standing, collected = lax.while_loop(unfinished, draw_block, carry)
-    return Finished(collected, rejected, standing)
+    _, rejected, counts, collected = lax.while_loop(unfinished, draw_block, carry)
+    return Finished(collected, rejected, counts)
 
 
 class Run(NamedTuple):
@@ -346,7 +344,7 @@ def _run(
     keep_accepted: bool,
     store: bool,
 ) -> tuple[Run, S]:
-    """A run into ``buffer``, its acceptances not counted, and the schedule's standing.
+    """A run into ``buffer``, its acceptances not counted, and the schedule's counts.
 
     The rank of an accepted point is its row; where a buffer has owners, whose the point is.
     """
@@ -375,7 +373,7 @@ def _run(
     if keep_accepted:
         kept = jax.tree.map(lambda a: a[: layout.n], kept)
     rejected = buffer._replace(points=points, owner=owner, count=done.rejected)
-    return Run(rejected, jnp.int32(0), kept, worst), done.standing
+    return Run(rejected, jnp.int32(0), kept, worst), done.counts
 
 
 def run_algorithm_1(

@@ -94,7 +94,7 @@ class Shares(NamedTuple):
     cell: Int[Array, " m"]
 
 
-class Standing(NamedTuple):
+class Counts(NamedTuple):
     """Acceptances that each cell still needs, and its rejections so far (where there are caps)."""
 
     need: Int[Array, " cells"]
@@ -108,19 +108,19 @@ class Cells(NamedTuple):
     caps: Int[Array, " cells"] | None
     size: int
 
-    def start(self) -> Standing:
-        return Standing(self.wanted, jnp.zeros_like(self.wanted))
+    def start(self) -> Counts:
+        return Counts(self.wanted, jnp.zeros_like(self.wanted))
 
-    def unfinished(self, standing: Standing) -> Bool[Array, ""]:
-        return jnp.sum(self._open(standing)) > 0
+    def unfinished(self, counts: Counts) -> Bool[Array, ""]:
+        return jnp.sum(self._open(counts)) > 0
 
-    def assign(self, standing: Standing) -> Shares:
+    def assign(self, counts: Counts) -> Shares:
         """To each in proportion to its need."""
-        return _share(self._open(standing), self.size)
+        return _share(self._open(counts), self.size)
 
-    def judge(self, standing: Standing, turn: Shares, accepted: Bool[Array, " m"]) -> tuple:
+    def cut(self, counts: Counts, turn: Shares, accepted: Bool[Array, " m"]) -> tuple:
         """Each up to its last acceptance."""
-        need, (first, cell) = self._open(standing), turn
+        need, (first, cell) = self._open(counts), turn
         within = accepted_before = exclusive_count(accepted)
         if need.shape[0] > 1:
             before_cell = accepted_before[jnp.minimum(first[:-1], self.size - 1)]
@@ -130,17 +130,17 @@ class Cells(NamedTuple):
         new = jnp.zeros_like(need).at[cell].add(is_accepted)
         if need.shape[0] == 1:
             new = jnp.sum(is_accepted, dtype=need.dtype)[None]
-        lost = standing.lost
+        lost = counts.lost
         if self.caps is not None:
             lost = lost.at[cell].add(~accepted & in_time)
         rank = self.wanted[cell] - need[cell] + within
-        return in_time, rank, Standing(standing.need - new, lost)
+        return in_time, rank, Counts(counts.need - new, lost)
 
-    def _open(self, standing: Standing) -> Int[Array, " cells"]:
+    def _open(self, counts: Counts) -> Int[Array, " cells"]:
         """What is needed by cells that have not given up."""
         if self.caps is None:
-            return standing.need
-        return jnp.where(standing.lost <= self.caps, standing.need, 0)
+            return counts.need
+        return jnp.where(counts.lost <= self.caps, counts.need, 0)
 
 
 def run_cells(
@@ -164,7 +164,7 @@ def run_cells(
         return from_cells(jax.random.fold_in(key, number), turn.cell)
 
     done = propose_until(propose_block, Cells(wanted, caps, size), limit, collect, start)
-    need, lost = done.standing
+    need, lost = done.counts
     return CellRun(done.collected, done.rejected, jnp.sum(need), lost)
 
 
