@@ -274,7 +274,10 @@ IN_GROUPS: dict[str, Callable[[], Any]] = {
 }
 
 
-def test_mixtures_that_differ_in_one_setting_have_identities_of_their_own():
+def test_mixtures_that_differ_in_one_setting_have_identities_of_their_own(monkeypatch):
+    # Each sampler forgets an older one and collects garbage: seconds in a process full of tests.
+    monkeypatch.setattr("offcut.programs.cache.gc.collect", lambda: 0)
+
     def identify(model: Any, groups: int = 1) -> str:
         layout = MixtureLayout.of(len(TWO), 2, groups, model.components)
         return _model_digest(model, model._sampler(layout, False))
