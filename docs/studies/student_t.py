@@ -376,7 +376,7 @@ def window(d: int, draws: int = 2500) -> Window:
     size = 20 * N_WINDOW
     every = rng.normal(size=(size, d)) / np.sqrt(rng.chisquare(NU, (size, 1)) / NU)
     x = every[((every - CENTRE) ** 2).sum(1) < RADIUS**2][:N_WINDOW]
-    ours = offcut_run(window_model(d), x, offcut.HMC(num_steps=4), {}, draws)
+    ours = offcut_run(window_model(d), x, {"kernel": offcut.HMC(num_steps=4)}, {}, draws)
 
     side = CENTRE + RADIUS * (2 * (np.arange(NODES) + 0.5) / NODES - 1)
     nodes = np.stack(np.meshgrid(*[side] * d, indexing="ij"), -1).reshape(-1, d)
