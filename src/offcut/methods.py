@@ -107,14 +107,14 @@ class PseudoMarginal(MethodSettings):
         return settings if isinstance(settings, cls) else cls()
 
 
-def listed(names: Iterable[str], last: str = "or") -> str:
+def listed(names: Iterable[str]) -> str:
     """Names as a sentence has them.
 
     >>> listed(["NUTS", "HMC", "RandomWalk"])
     'NUTS, HMC or RandomWalk'
     """
     *first, final = names
-    return f"{', '.join(first)} {last} {final}" if first else final
+    return f"{', '.join(first)} or {final}" if first else final
 
 
 _WALK = ("walk",)

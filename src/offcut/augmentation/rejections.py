@@ -78,7 +78,8 @@ class Rejected(NamedTuple):
     points: Points
     owner: Int[Array, " rows"] | None
     offset: Count
-    count: Count  # type: ignore[assignment] # not the method of tuple
+    # One number; of frames one for each column that stops, with as many lists of points.
+    count: Int[Array, "*lists"]  # type: ignore[assignment] # not the method of tuple
 
     def settled(self, ok: Flag, old: Rejected) -> Rejected:
         """This Y where ok, else the old one, which stands in this buffer, too."""
