@@ -155,7 +155,7 @@ def read_program(monkeypatch):
     found = []
 
     def note(self, *arguments):
-        found.extend(strides(jax.make_jaxpr(self._function)(*arguments).jaxpr))
+        found.extend(strides(jax.make_jaxpr(self.function)(*arguments).jaxpr))
         raise ReadError
 
     monkeypatch.setattr("offcut.driver.chain.CompiledBlock.__call__", note)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +23,9 @@ from offcut.base import BROKEN, FULL, MEMORY_LIMIT, MOST_REJECTED, OK, Sampler, 
 from offcut.driver.checkpoints import Store
 from offcut.driver.progress import Progress
 from offcut.errors import MemoryLimitError
+from offcut.numerics import keys
 from offcut.numerics.types import KeyArray
+from offcut.programs.compiled import Program
 
 #: A block is sized to take about this long, so that Ctrl-C and progress are prompt.
 BLOCK_SECONDS = 0.2
@@ -60,37 +61,16 @@ def longest_block(sampler: Sampler, state: PyTree) -> int:
     return int(np.clip(BLOCK_BYTES // max(row, 1), 16, LONGEST_BLOCK))
 
 
-@cache
-def compiler_options() -> dict[str, Any]:
-    """Options of XLA on a CPU: its newer fusion emitters stay off.
-
-    Measured with jaxlib 0.10 on programs of this library: without them compiling takes 15% to 40%
-    less time and half the memory, and the programs are as fast. Left out where this version of XLA
-    does not know the option.
-    """
-    options: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
-    if jax.default_backend() != "cpu":
-        return {}
-    try:
-        jax.jit(lambda x: x).lower(0.0).compile(options)
-    except Exception:  # what XLA raises for an unknown option is not documented
-        return {}
-    return options
-
-
-class CompiledBlock:
+class CompiledBlock(Program):
     """``f(key, state, first, count, budget, restricted, adapting, schedule, data)``.
 
-    Compiled once for each buffer capacity, by the first chain that needs it; the other threads
-    wait instead of compiling the same program again. ``compilations`` counts them.
+    Compiled once for each buffer capacity. ``compilations`` counts them.
     """
 
     def __init__(self, sampler: Sampler, size: int) -> None:
         self.size = size
         # The old state is given away: a step never needs both, and buffers may be large.
-        self._function = jax.jit(_block_function(sampler, size), donate_argnums=(1,))
-        self._programs: dict[tuple, Callable[..., BlockResult]] = {}
-        self._lock = threading.Lock()
+        super().__init__(_block_function(sampler, size), donate=(1,))
 
     def run(
         self,
@@ -118,20 +98,6 @@ class CompiledBlock:
             rows,
             data,
         )
-
-    @property
-    def compilations(self) -> int:
-        return len(self._programs)
-
-    def __call__(self, *arguments: PyTree) -> BlockResult:
-        """Run a block, compiling first where these shapes are new."""
-        shapes = tuple((np.shape(a), a.dtype) for a in jax.tree.leaves(arguments))
-        with self._lock:
-            program = self._programs.get(shapes)
-            if program is None:
-                program = self._function.lower(*arguments).compile(compiler_options())
-                self._programs[shapes] = program
-        return program(*arguments)
 
 
 def _block_function(sampler: Sampler, size: int) -> Callable[..., BlockResult]:
@@ -239,7 +205,7 @@ class Chain:
             return
         leaves, structure = jax.tree.flatten(self.state)
         pairs = zip(saved.state, leaves, strict=True)
-        restored = [jnp.asarray(new, old.dtype) for new, old in pairs]
+        restored = [np.asarray(new, old.dtype) for new, old in pairs]
         self.state = jax.tree.unflatten(structure, restored)
         self.phase_number, self.done, self.rows = saved.phase, saved.done, saved.rows
 
@@ -261,7 +227,7 @@ class Chain:
         if self.phase_number > phase.number:
             return True  # a checkpoint is further on
         until = time.monotonic() + turn
-        key = jax.random.fold_in(self.key, phase.number + 1)
+        key = keys.fold_in(self.key, phase.number + 1)
         while self.done < phase.steps and not stop.is_set() and time.monotonic() < until:
             wanted = int(BLOCK_SECONDS / self._pace) if self._pace else 8
             count = max(1, min(wanted, self._block.size, phase.steps - self.done))

@@ -134,9 +134,9 @@ def make_chains(
     """All chains, each at its own start, or where the store left it."""
     sampler, data, programs = prepared.sampler, prepared.arrays, blocks_of(prepared.sampler)
     root = keys.from_seed(settings.seed)
-    chain_keys = [jax.random.fold_in(root, c) for c in range(settings.chains)]
+    chain_keys = [keys.fold_in(root, c) for c in range(settings.chains)]
     limit = MOST_REJECTED if budget is None else budget
-    states = [sampler.start(jax.random.fold_in(key, 0), data, limit) for key in chain_keys]
+    states = [sampler.start(keys.fold_in(key, 0), data, limit) for key in chain_keys]
     refuse_more_than_memory(sampler, states[0], settings.draws, settings.warmup, settings.chains)
     capacities = [sampler.capacity(state) for state in states]
     if capacities[0] is not None:

@@ -55,3 +55,17 @@ def materialised(index: float | np.number | Shaped[Array, ""], make: Callable[[]
 def write_rows(buffer: Points, place: Int[Array, " m"], values: Points) -> Points:
     """Scatter rows; all places are in bounds (unwanted rows go to a spare one)."""
     return jax.tree.map(lambda b, v: b.at[place].set(v, mode="promise_in_bounds"), buffer, values)
+
+
+def bucket(count: int, least: int = 1) -> int:
+    """The smallest of 4, 5, 6 and 7 times a power of two (and 1, 2, 3) that holds ``count``.
+
+    A quarter more at the most. Data are padded to such sizes, and their number is an argument of
+    the program, so that data sets of many sizes share one.
+
+    >>> [bucket(n) for n in (1, 3, 9, 509, 1000, 6809)]
+    [1, 3, 10, 512, 1024, 7168]
+    """
+    count = max(count, least, 1)
+    step = 2 ** max((count - 1).bit_length() - 3, 0)
+    return -(-count // step) * step

@@ -29,6 +29,8 @@ _WORTH_A_WALL = 32
 #: A key's two words.
 Words = UInt32[Array, "2"]
 R = TypeVar("R")
+#: Words of 32 bits.
+W = TypeVar("W")
 _WIDTHS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
@@ -36,7 +38,12 @@ _WIDTHS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 def _threefry(
     key: Words, high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"]
 ) -> tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]:
-    """Hash the counter (high, low) under a two-word key: five groups of four rounds."""
+    """Hash the counter (high, low) under a two-word key."""
+    return rounds(key, high, low)
+
+
+def rounds(key: W, high: W, low: W) -> tuple[W, W]:
+    """Five groups of four rounds, of JAX's arrays or of NumPy's."""
     schedule = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
     a, b = high + schedule[0], low + schedule[1]
     for group in range(5):
@@ -104,9 +111,39 @@ _IMPLEMENTATION = define_prng_impl(
 )
 
 
+# The same on the host: outside of a compiled program JAX would compile each operation by itself.
+
+
 def from_seed(seed: int) -> KeyArray:
-    """A key from an integer seed; call it where x64 is on, so that all 64 bits count."""
-    return jax.random.key(np.int64(seed), impl=_IMPLEMENTATION)
+    """A key from an integer seed of at most 64 bits."""
+    low, high = np.array([seed], np.int64).view(np.uint32)
+    return _wrapped(np.array([high, low]))
+
+
+def fold_in(key: KeyArray, number: int) -> KeyArray:
+    """``jax.random.fold_in`` on the host, for one of our keys."""
+    hashed = _hashed(_words(key), np.zeros(1, np.uint32), np.array([number]).astype(np.uint32))
+    return _wrapped(np.concatenate(hashed))
+
+
+def split(key: KeyArray, count: int = 2) -> list[KeyArray]:
+    """``jax.random.split`` on the host, for one of our keys."""
+    counter = np.arange(count, dtype=np.uint32)
+    words = np.stack(_hashed(_words(key), np.zeros_like(counter), counter), axis=-1)
+    return [_wrapped(pair) for pair in words]
+
+
+def _words(key: KeyArray) -> np.ndarray:
+    return np.asarray(jax.random.key_data(key))
+
+
+def _wrapped(words: np.ndarray) -> KeyArray:
+    return jax.random.wrap_key_data(words, impl=_IMPLEMENTATION)
+
+
+def _hashed(key: np.ndarray, high: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    with np.errstate(over="ignore"):
+        return rounds(key, high, low)
 
 
 def as_key(key: object) -> KeyArray:

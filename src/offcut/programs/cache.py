@@ -14,9 +14,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-import jax
 from jax.stages import Wrapped
 from jaxtyping import PyTree
+
+from offcut.programs.compiled import Program
 
 #: Small programs that are kept at most, and how many of them a sampler with its blocks counts for.
 MOST, SAMPLER = 128, 8
@@ -98,7 +99,7 @@ class Kept:
 
     def __init__(self, function: Callable[..., PyTree]) -> None:
         self.function = function
-        self.program = jax.jit(lambda *arguments: self.function(*arguments))
+        self.program = Program(lambda *arguments: self.function(*arguments))
 
 
 def kept_sampler(identity: str, name: object, make: Callable[[], T]) -> T:
@@ -114,7 +115,7 @@ def kept_sampler(identity: str, name: object, make: Callable[[], T]) -> T:
         kept = CACHE.get(key)
     except KeyError:
         return CACHE.put(key, sampler, SAMPLER)
-    compiled = {n for n, value in vars(kept).items() if isinstance(value, Wrapped)} | {"_blocks"}
+    compiled = {n for n, value in vars(kept).items() if isinstance(value, Wrapped | Program)} | {"_blocks"}
     vars(kept).update({n: value for n, value in vars(sampler).items() if n not in compiled})
     return kept
 
