@@ -36,6 +36,8 @@ OK, FULL, BROKEN = 0, 1, 2
 #: theta, unconstrained.
 Position = Float[Array, " d"]
 LogDensity = Callable[[Position], Float[Array, ""]]
+#: A number known here, or only to the compiled program.
+Count = int | Int[Array, ""]
 Stats = dict[str, Shaped[Array, "..."]]
 #: The state of a sampler and the arrays that it computes with: pytrees, each sampler's own.
 State = TypeVar("State")
@@ -148,7 +150,7 @@ class Kernel:
         """Whether warm-up tunes this kernel."""
         return False
 
-    def first_tuning(self, points: int, size: int) -> PyTree:
+    def first_tuning(self, points: Count, size: int) -> PyTree:
         """What warm-up starts from, for so many points and dimensions: a ``Tuning``, or None."""
         return None
 

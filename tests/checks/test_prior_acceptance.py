@@ -31,8 +31,8 @@ def vague():
 
 def warned(model, x, covariates=None):
     with jax.enable_x64(True):
-        arrays, layout, _ = observe(model, x, covariates)
-        return warning_before(model, arrays, layout.n)
+        arrays, _, _ = observe(model, x, covariates)
+        return warning_before(model, arrays, int(arrays.n))
 
 
 def test_each_rate_is_the_probability_of_the_window(vague):

@@ -32,11 +32,15 @@ At = TypeVar("At", bound=PyTree[Shaped[Array, "..."]])
 LogJoint = Callable[[Theta, Observed, Rejected | None], Scalar]
 
 
-def log_joint(model: RejectionModel, layout: Layout) -> LogJoint:
+def log_joint(
+    model: RejectionModel, layout: Layout, log_observed: Callable[..., Scalar] | None = None
+) -> LogJoint:
     """``f(theta, observed, rejected) -> log p(X, Y | theta)``, differentiable in theta.
 
-    Where ``rejected`` is None the sum goes over X alone.
+    Where ``rejected`` is None the sum goes over X alone. ``log_observed(theta, x[, covariate])`` is
+    the model's own, unless another is given.
     """
+    of_observation = log_observed or model.log_observed
 
     def value_and_gradient(
         smooth: Theta, fixed: Theta, observed: Observed, rejected: Rejected | None
@@ -44,7 +48,7 @@ def log_joint(model: RejectionModel, layout: Layout) -> LogJoint:
         first_x = jax.tree.map(lambda a: a[0], observed.points)
 
         def observed_point(smooth: Theta, x: Point, *covariate: Point) -> Scalar:
-            return model.log_observed({**smooth, **fixed}, x, *covariate)
+            return of_observation({**smooth, **fixed}, x, *covariate)
 
         def rejected_point(smooth: Theta, y: Point, owner: Int[Array, ""] | None) -> Scalar:
             theta = {**smooth, **fixed}
@@ -55,7 +59,11 @@ def log_joint(model: RejectionModel, layout: Layout) -> LogJoint:
             return model.log_rejected(theta, y, own_x, *covariate)
 
         over_x = total(
-            observed_point, smooth, (observed.points, *observed.covariates), layout.n, layout.chunk
+            observed_point,
+            smooth,
+            (observed.points, *observed.covariates),
+            observed.n,
+            layout.chunk,
         )
         if rejected is None:
             return over_x
@@ -82,14 +90,14 @@ def log_joint(model: RejectionModel, layout: Layout) -> LogJoint:
 
 def log_unnormalised(
     model: RejectionModel, layout: Layout
-) -> Callable[[Theta, Points, Covariates], Scalar]:
-    """``f(theta, points, covariates) -> sum of log q + log a`` over n points (no gradient)."""
+) -> Callable[[Theta, Points, Covariates, Count], Scalar]:
+    """``f(theta, points, covariates, n) -> sum of log q + log a`` over n points (no gradient)."""
 
-    def over(theta: Theta, points: Points, covariates: Covariates) -> Scalar:
+    def over(theta: Theta, points: Points, covariates: Covariates, n: Count) -> Scalar:
         def one(theta: Theta, x: Point, *covariate: Point) -> Scalar:
             return model.log_observed(theta, x, *covariate)
 
-        return total(one, theta, (points, *covariates), layout.n, layout.chunk, gradient=False)
+        return total(one, theta, (points, *covariates), n, layout.chunk, gradient=False)
 
     return over
 
@@ -102,7 +110,7 @@ def sum_statistics(
     def of_row(_: Theta, point: Point) -> Sums:
         return statistic(point)
 
-    over_x = total(of_row, {}, (observed.points,), layout.n, layout.chunk, gradient=False)
+    over_x = total(of_row, {}, (observed.points,), observed.n, layout.chunk, gradient=False)
     over_y = total(
         of_row,
         {},

@@ -47,7 +47,7 @@ def pile_ups(model: RejectionModel, data: Observed, n: int) -> list[Doubt]:
     recorded = jax.tree.map(lambda a: np.asarray(a[:n]), model.recorded(data.points))
     known = np.ones(n, bool)
     if data.hidden is not None and data.hidden.whole is not None:
-        known[np.asarray(data.hidden.whole.rows)] = False
+        known[data.hidden.whole.rows[: int(data.hidden.whole.count)]] = False
     edges = model.inside.edges() if isinstance(model.inside, Region) else []
     doubts = []
     for leaf in jax.tree.leaves(recorded):

@@ -13,7 +13,7 @@ special case may override: ``propose_block``, ``propose_one``, ``log_observed``,
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -193,7 +193,7 @@ class RejectionModel(Model):
         """``function`` compiled, kept under a name that says all it depends on beside arguments."""
         kept = self.programs.kept(name, lambda: Kept(function))
         kept.function = function
-        return kept.program
+        return cast(Callable[A, R], kept.program)
 
     def identify(self, covariates: tuple[Points, ...], points: Points | None = None) -> str:
         """A digest of all that the model computes, at this moment, for such data.

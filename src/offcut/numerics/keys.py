@@ -21,6 +21,7 @@ from jax.extend.random import define_prng_impl
 from jaxtyping import Array, Shaped, UInt32
 from numpy.typing import ArrayLike
 
+from offcut.numerics.arrays import as_argument
 from offcut.numerics.types import KeyArray
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -30,7 +31,7 @@ _WORTH_A_WALL = 32
 Words = UInt32[Array, "2"]
 R = TypeVar("R")
 #: Words of 32 bits.
-W = TypeVar("W")
+W = TypeVar("W", jax.Array, np.ndarray)
 _WIDTHS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
@@ -138,7 +139,7 @@ def _words(key: KeyArray) -> np.ndarray:
 
 
 def _wrapped(words: np.ndarray) -> KeyArray:
-    return jax.random.wrap_key_data(words, impl=_IMPLEMENTATION)
+    return jax.random.wrap_key_data(as_argument(words), impl=_IMPLEMENTATION)
 
 
 def _hashed(key: np.ndarray, high: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -115,7 +115,9 @@ def kept_sampler(identity: str, name: object, make: Callable[[], T]) -> T:
         kept = CACHE.get(key)
     except KeyError:
         return CACHE.put(key, sampler, SAMPLER)
-    compiled = {n for n, value in vars(kept).items() if isinstance(value, Wrapped | Program)} | {"_blocks"}
+    compiled = {n for n, value in vars(kept).items() if isinstance(value, Wrapped | Program)} | {
+        "_blocks"
+    }
     vars(kept).update({n: value for n, value in vars(sampler).items() if n not in compiled})
     return kept
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 #: Options of XLA on a CPU. Its newer fusion emitters stay off: measured with jaxlib 0.10 on
@@ -27,7 +27,7 @@ OPTIONS: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
 QUICK: dict[str, Any] = {**OPTIONS, "xla_backend_optimization_level": 0}
 
 
-class Program(Generic[P, R]):
+class Program(Generic[R]):
     """``function`` compiled once for each shape of its arguments, by the first thread to need it.
 
     Arguments are pytrees of NumPy or JAX arrays (NumPy's cost nothing to make).
@@ -43,7 +43,7 @@ class Program(Generic[P, R]):
     """
 
     def __init__(
-        self, function: Callable[P, R], donate: tuple[int, ...] = (), quick: bool = False
+        self, function: Callable[..., R], donate: tuple[int, ...] = (), quick: bool = False
     ) -> None:
         self.function, self.donate, self.quick = function, donate, quick
         self._programs: dict[object, Callable[..., R]] = {}
@@ -54,7 +54,7 @@ class Program(Generic[P, R]):
         """For how many shapes it was compiled."""
         return len(self._programs)
 
-    def __call__(self, *arguments: P.args, **_: P.kwargs) -> R:
+    def __call__(self, *arguments: PyTree) -> R:
         """Run it, compiling first where these shapes are new."""
         leaves, structure = jax.tree.flatten(arguments)
         shapes = (structure, *((np.shape(leaf), _dtype(leaf)) for leaf in leaves))

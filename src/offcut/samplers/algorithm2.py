@@ -211,14 +211,14 @@ class AugmentedSampler(ModelSampler[State]):
         """A place where the model accepts, with a first Y."""
         theta, rejected = find_start(self.model, self.layout, key, data, budget)
         position, exact = self.model.prior.split(theta)
-        points = self.layout.n + int(rejected.count)
+        points = int(data.n) + int(rejected.count)
         tuning = self.kernel.first_tuning(points, position.shape[0])
         return State(position, exact, rejected, tuning, self.first_hidden(key, theta, data))
 
     def stationary(self, key: KeyArray, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
         position, exact = self.model.prior.split(theta)
-        tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
+        tuning = self.kernel.first_tuning(2 * data.n, position.shape[0])
         return State(position, exact, rejected, tuning, first_imputed(data))
 
     def moves(self, key: KeyArray, state: State) -> list[tuple[KeyArray, Move]]:
@@ -344,7 +344,7 @@ class AugmentedSampler(ModelSampler[State]):
         return run_algorithm_1(self.model, self.layout, key, theta, data, buffer, limit)
 
     def _exact_draw(self, update: Update, key: KeyArray, theta: Theta, data: Observed) -> Theta:
-        points = jax.tree.map(lambda a: a[: self.layout.n], data.points)
+        points = jax.tree.map(lambda a: a[: self.layout.exact_rows], data.points)
         new = update(key, theta, points)
         return {name: jnp.asarray(value, theta[name].dtype) for name, value in new.items()}
 

@@ -48,7 +48,7 @@ def find_start(
     """A theta and a first Y with |Y| <= budget."""
     key_climb, key_shake, key_run = jax.random.split(key, 3)
     position, exact = climb_to_start(model, layout, key_climb, data)
-    limit = min(budget, max(PATIENCE, 100 * layout.n))
+    limit = min(budget, max(PATIENCE, 100 * int(data.n)))
     for attempt, shake in enumerate(SHAKES):
         shaken = shake_start(
             model, layout, jax.random.fold_in(key_shake, attempt), position, exact, data, shake
@@ -65,14 +65,15 @@ def find_start(
         accepted, needed = FirstRuns(model, layout, theta, data, limit).count(key_run)
         if needed is not None:
             raise _too_small(theta, needed, budget)
-    raise _nothing_accepted(theta, accepted, limit, layout)
+    raise _nothing_accepted(theta, accepted, limit, int(data.n))
 
 
 def climb_to_start(
     model: RejectionModel, layout: Layout, key: KeyArray, data: Observed
 ) -> tuple[Position, Theta]:
     """The best of some candidates on the naive density, as (position, exact), or an error."""
-    program = model.compiled(("climb", layout), _climb(model, layout))
+    n = int(data.n)
+    program = model.compiled(("climb", n, layout), _climb(model, n, layout))
     position, exact, score, prior_ok = program(key, data)
     if not np.isfinite(score):
         raise _no_support(model, layout, position, exact, data, bool(prior_ok))
@@ -143,7 +144,7 @@ class FirstRuns:
         Returns how many were accepted in the last attempt, and Y (None where every attempt failed).
         """
         layout, limit = self.layout, self.limit
-        capacity = layout.capacity(2 * layout.n)
+        capacity = layout.capacity(2 * int(self.data.n))
         accepted = 0
         for attempt in range(attempts):
             own_key = jax.random.fold_in(key, attempt)
@@ -160,7 +161,7 @@ class FirstRuns:
                 accepted = int(run.accepted)
             if count <= limit:
                 return accepted, run.rejected
-            if accepted * 20 * attempts < layout.n:  # hopeless: do not try twenty times
+            if accepted * 20 * attempts < int(self.data.n):  # hopeless: do not try twenty times
                 break
         return accepted, None
 
@@ -188,12 +189,12 @@ class FirstRuns:
 
 
 def _climb(
-    model: RejectionModel, layout: Layout
+    model: RejectionModel, n: int, layout: Layout
 ) -> Callable[[KeyArray, Observed], tuple[Position, Theta, Float[Array, ""], Bool[Array, ""]]]:
     """Compiled search: best of a few candidates, then Adam on the naive density."""
     prior = model.prior
-    rows = np.unique(np.linspace(0, layout.n - 1, min(layout.n, CLIMB_ROWS)).astype(int))
-    weight = layout.n / rows.size
+    rows = np.unique(np.linspace(0, n - 1, min(n, CLIMB_ROWS)).astype(int))
+    weight = n / rows.size
 
     def climb(
         key: KeyArray, data: Observed
@@ -233,7 +234,7 @@ def _climb(
 
         carry = (position, optimiser.init(position), position, score)
         _, _, top, score = jax.lax.fori_loop(0, CLIMB_STEPS, ascend, carry)
-        if rows.size == layout.n:
+        if rows.size == n:
             return top, exact, score, prior_ok
 
         # The climb has seen some rows only: back towards its start until all are possible.
@@ -353,12 +354,12 @@ def _impossible_data(
     program = model.compiled(
         ("possible rows", layout), lambda theta, data: _possible_rows(model, theta, data)
     )
-    possible = np.asarray(program(theta, data))[: layout.n]
+    possible = np.asarray(program(theta, data))[: int(data.n)]
     first = int(np.argmin(possible))
     value = shown(jax.tree.map(lambda a: np.asarray(a[first]), data.points))
     return StartError(
         f"no place to start: at the best of {CANDIDATES * ROUNDS} candidates drawn from the prior "
-        f"and around, theta={shown(theta)}, {int((~possible).sum())} of {layout.n} observations "
+        f"and around, theta={shown(theta)}, {int((~possible).sum())} of {int(data.n)} observations "
         f"have zero, infinite or NaN density, the first at index {first} (value {value}). Either "
         "the prior has no support where the data are possible, or the data do not fit the family, "
         "or log_proposal is NaN there: evaluate model.log_proposal(theta, x) by hand"
@@ -373,9 +374,9 @@ def _too_small(theta: Theta, needed: int, budget: int) -> StartError:
     )
 
 
-def _nothing_accepted(theta: Theta, accepted: int, limit: int, layout: Layout) -> StartError:
+def _nothing_accepted(theta: Theta, accepted: int, limit: int, n: int) -> StartError:
     return StartError(
-        f"at the start theta={shown(theta)} only {accepted} of {layout.n} needed acceptances "
+        f"at the start theta={shown(theta)} only {accepted} of {n} needed acceptances "
         f"came from more than {limit:,} proposals. The model proposes almost nothing that it "
         "accepts: is the window (or log_accept) on the scale of the data, and does the prior "
         "let the proposals reach it? offcut.check(model) may tell more"
