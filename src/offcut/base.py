@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Memory that the rejected points of one chain may take.
 MEMORY_LIMIT = 2**30
+#: Room for rejections at first; more is compiled for when a sweep needs it.
+FIRST_CAPACITY = 2**14
 #: No run of the rejection sampler counts further than this (int32 with room for a block).
 MOST_REJECTED = 2**31 - 2**13
 #: Statuses a step may end with. The driver keeps the state from before a step that is not OK.

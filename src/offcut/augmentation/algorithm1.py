@@ -288,18 +288,21 @@ def run_shared(
     *,
     keep_accepted: bool = False,
     store: bool = True,
+    beyond_capacity: bool = False,
 ) -> Run:
     """Propose until ``wanted`` are accepted or more than ``limit`` are rejected.
 
     Rejections are written to the section of ``buffer`` that its offset points at.
-    With ``store=False`` rejections are only counted, and the buffer's size does not matter.
+    With ``store=False`` rejections are only counted, and the buffer's size does not matter;
+    with ``beyond_capacity`` those for which there is no room are counted only.
     """
 
     def propose(number: Count, turn: None) -> Proposed:
         return model.propose_block(jax.random.fold_in(key, number), theta, layout.block)
 
     schedule = UntilAccepted(jnp.int32(wanted))
-    run, accepted = _run(layout, propose, schedule, buffer, limit, keep_accepted, store)
+    how = (keep_accepted, store, beyond_capacity)
+    run, accepted = _run(layout, propose, schedule, buffer, limit, *how)
     return run._replace(accepted=accepted)
 
 
@@ -315,6 +318,7 @@ def run_per_observation(
     *,
     keep_accepted: bool = False,
     store: bool = True,
+    beyond_capacity: bool = False,
     order: Int[Array, " rows"] | None = None,
 ) -> tuple[Run, Int[Array, " rows"]]:
     """Run each of n observations to its acceptance, or until more than ``limit`` are rejected.
@@ -333,7 +337,8 @@ def run_per_observation(
         return jax.vmap(propose_one)(turn.observation, turn.attempt)
 
     schedule = OneEach(n, layout.rows, layout.block, order)
-    run, pending = _run(layout, propose, schedule, buffer, limit, keep_accepted, store)
+    how = (keep_accepted, store, beyond_capacity)
+    run, pending = _run(layout, propose, schedule, buffer, limit, *how)
     run = run._replace(accepted=jnp.int32(n) - pending.count)
     return run, pending.tried[: layout.rows]
 
@@ -346,12 +351,14 @@ def _run(
     limit: Count,
     keep_accepted: bool,
     store: bool,
+    beyond_capacity: bool,
 ) -> tuple[Run, S]:
     """A run into ``buffer``, its acceptances not counted, and the schedule's counts.
 
     The rank of an accepted point is its row; where a buffer has owners, whose the point is.
     """
-    bound = jnp.minimum(limit, capacity_of(layout, buffer) if store else MOST_REJECTED)
+    capacity = capacity_of(layout, buffer)
+    bound = jnp.minimum(limit, capacity if store and not beyond_capacity else MOST_REJECTED)
     trash = buffer.offset + section_rows(layout, buffer) - 1
     like = jax.tree.map(lambda a: a[0], buffer.points)
     kept = None
@@ -362,7 +369,10 @@ def _run(
         points, owner, kept, worst = collected
         proposed = block.proposed
         if store:
-            place = jnp.where(block.rejected, buffer.offset + block.place, trash)
+            kept_here = block.rejected
+            if beyond_capacity:
+                kept_here &= block.place < capacity
+            place = jnp.where(kept_here, buffer.offset + block.place, trash)
             points = write_rows(points, place, proposed.points)
             owner = write_rows(owner, place, None if owner is None else block.rank)
         if keep_accepted:

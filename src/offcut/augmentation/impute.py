@@ -322,6 +322,10 @@ def impute(
     return Imputed(*values, waited), stats
 
 
+#: Of each kind, by row and coordinate, whether it was drawn or has moved (or is known).
+Moved = tuple[Bool[Array, "whole 1"] | None, Bool[Array, "parts d"] | None]
+
+
 def _draw(
     model: RejectionModel,
     key: KeyArray,
@@ -331,7 +335,7 @@ def _draw(
     patience: Int[Array, ""] | None = None,
 ) -> tuple[
     tuple[Points | None, Points | None],
-    tuple[Bool[Array, "whole 1"] | None, Bool[Array, "parts d"] | None],
+    Moved,
     Flags | None,
 ]:
     """New values, whether each coordinate was drawn (or is known), and whole rows drawn afresh."""
@@ -357,39 +361,53 @@ def _draw(
     return (whole, parts), (moved_whole, moved_parts), reached
 
 
-def refuse_impossible_zones(
-    model: RejectionModel, key: KeyArray, theta: Theta, data: Observed, imputed: Imputed | None
-) -> None:
-    """Raise where an observation with something hidden can be nothing but what was recorded.
+def first_moves(
+    model: RejectionModel,
+    key: KeyArray,
+    theta: Theta,
+    data: Observed,
+    imputed: Imputed,
+    most: Count = 3,
+) -> Moved:
+    """Which hidden values move in at most so many sweeps at theta, the third with great patience.
 
-    Every one must be reached by a proposal or move inside its zone, with ordinary patience or with
-    a great deal; otherwise what stands for it would never change, and count as if it were known.
+    Every one must be reached by a proposal or move inside its zone; otherwise what stands for it
+    would never change, and count as if it were known.
     """
     hidden = data.hidden
-    if imputed is None or hidden is None:
-        return
+    assert hidden is not None
+    patience = jnp.int32(sweep_patience(0 if hidden.whole is None else hidden.whole.count))
 
-    def run(
-        key: KeyArray, theta: Theta, data: Observed, imputed: Imputed, patience: Int[Array, ""]
-    ) -> tuple[tuple, tuple]:
-        return _draw(model, key, theta, data, imputed, patience)[:2]
-
-    program = model.compiled("first zones", run)
-    count = 0 if hidden.whole is None else int(hidden.whole.count)
-    patience = sweep_patience(count)
-    moved = [np.array(False)] * 2
-    for attempt, limit in enumerate((patience, patience, FIRST_PATIENCE)):
+    def sweep(carry: tuple[Count, Imputed, Moved]) -> tuple[Count, Imputed, Moved]:
+        attempt, held, moved = carry
+        limit = jnp.where(attempt < 2, patience, FIRST_PATIENCE)
         own_key = jax.random.fold_in(key, attempt)
-        values, now = program(own_key, theta, data, imputed, jnp.int32(limit))
-        imputed = imputed._replace(whole=values[0], parts=values[1])
-        moved = [
-            a | (True if b is None else np.asarray(b)) for a, b in zip(moved, now, strict=True)
-        ]
-        if all(kind.all() for kind in moved):
-            return
-    for kind, fine in zip(hidden, moved, strict=True):
-        members = np.flatnonzero(~np.atleast_2d(fine).all(axis=1))
-        if kind is None or not members.size:
+        values, now, _ = _draw(model, own_key, theta, data, held, limit)
+        held = held._replace(whole=values[0], parts=values[1])
+        return attempt + 1, held, jax.tree.map(jnp.logical_or, moved, now)
+
+    def some_stand_still(carry: tuple[Count, Imputed, Moved]) -> Bool[Array, ""]:
+        attempt, _, moved = carry
+        return (attempt < most) & ~jnp.all(jnp.stack([jnp.all(m) for m in jax.tree.leaves(moved)]))
+
+    whole = None if hidden.whole is None else jnp.zeros((hidden.whole.rows.shape[0], 1), bool)
+    parts = None if hidden.parts is None else jnp.zeros(hidden.parts.free.shape, bool)
+    start = (jnp.int32(0), imputed, (whole, parts))
+    return lax.while_loop(some_stand_still, sweep, start)[2]
+
+
+def refuse_impossible_zones(
+    model: RejectionModel, theta: Theta, data: Observed, moved: Moved
+) -> None:
+    """Raise where an observation with something hidden can be nothing but what was recorded."""
+    hidden = data.hidden
+    assert hidden is not None
+    for kind, flags in zip(hidden, moved, strict=True):
+        if kind is None or flags is None:
+            continue
+        fine = np.asarray(flags)
+        members = np.flatnonzero(~fine.all(axis=1))
+        if not members.size:
             continue
         if kind is hidden.parts:
             raise no_room(model, data.points, kind, members, np.flatnonzero(~fine.all(axis=0)))

@@ -95,12 +95,14 @@ class Rejected(NamedTuple):
         )
 
 
-def empty_rejected(layout: Layout, like: PointLike, capacity: int) -> Rejected:
+def empty_rejected(
+    layout: Layout, like: PointLike, capacity: int, zeros: Callable[..., Array] = jnp.zeros
+) -> Rejected:
     """A buffer for ``capacity`` points of the shape of ``like`` (one point)."""
     rows = layout.sections * (capacity + layout.block + 1)
-    points = jax.tree.map(lambda a: jnp.zeros((rows, *a.shape), a.dtype), like)
-    owner = jnp.zeros((rows,), jnp.int32) if layout.has_covariates else None
-    return Rejected(points, owner, jnp.int32(0), jnp.int32(0))
+    points = jax.tree.map(lambda a: zeros((rows, *a.shape), a.dtype), like)
+    owner = zeros((rows,), np.int32) if layout.has_covariates else None
+    return Rejected(points, owner, zeros((), np.int32), zeros((), np.int32))
 
 
 def capacity_of(layout: Layout, rejected: Rejected) -> int:
@@ -128,14 +130,13 @@ def spare_section(layout: Layout, held: Rejected, before: Rejected) -> Rejected:
 def resized_rejected(layout: Layout, rejected: Rejected, capacity: int) -> Rejected:
     """The same content in a buffer with room for ``capacity`` points (on the host)."""
     old, new = section_rows(layout, rejected), layout.capacity(capacity) + layout.block + 1
-    if new <= old:
+    if new == old:
         return rejected
-
-    start = int(rejected.offset)
+    start, kept = int(rejected.offset), min(old, new)
 
     def grow(a: Shaped[Array | np.ndarray, " rows *d"]) -> Shaped[np.ndarray, " more *d"]:
         larger = np.zeros((layout.sections * new, *a.shape[1:]), a.dtype)
-        larger[:old] = np.asarray(a)[start : start + old]
+        larger[:kept] = np.asarray(a)[start : start + kept]
         return larger
 
     points, owner = jax.tree.map(grow, (rejected.points, rejected.owner))

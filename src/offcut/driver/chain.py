@@ -70,7 +70,7 @@ class CompiledBlock(Program):
     def __init__(self, sampler: Sampler, size: int) -> None:
         self.size = size
         # The old state is given away: a step never needs both, and buffers may be large.
-        super().__init__(_block_function(sampler, size), donate=(1,))
+        super().__init__(_block_function(sampler, size), "sweeps", donate=(1,))
 
     def run(
         self,

@@ -113,11 +113,13 @@ def target_of(kernel: Kernel) -> float:
 
 def warmup_schedule(warmup: int) -> Bool[np.ndarray, "warmup 3"]:
     """Rows of (slow, window_end, last), Stan's three-stage schedule."""
-    rows = [
-        (bool(slow), bool(end), step == warmup - 1)
-        for step, (slow, end) in enumerate(np.asarray(build_schedule(warmup)))
-    ]
-    return np.array(rows, dtype=bool).reshape(-1, 3)
+    rows = np.zeros((warmup, 3), bool)
+    if warmup:
+        # Traced, the schedule is a constant; called, it would be a program for each length.
+        (schedule,) = jax.make_jaxpr(build_schedule, static_argnums=0)(warmup).consts
+        rows[:, :2] = np.asarray(schedule)
+        rows[-1, 2] = True
+    return rows
 
 
 #: Beyond this dimension the score is not kept: two vectors a draw, and d^2 moments from few draws.

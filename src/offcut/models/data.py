@@ -355,7 +355,9 @@ def refuse_outside_support(
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(support)):
         return  # it depends on theta or the covariate
     n = jax.tree.leaves(points)[0].shape[0]
-    inside = np.asarray(support(jnp.asarray(points))).reshape(n, -1)
+    if support in (constraints.real, constraints.real_vector):
+        return  # data are finite
+    inside = np.asarray(support(np.asarray(points))).reshape(n, -1)
     outside = np.array(~inside.all(axis=1))
     for kind in hidden or ():
         if kind is not None:

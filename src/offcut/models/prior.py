@@ -230,7 +230,7 @@ class Prior:
         self.given = dict(prior) if isinstance(prior, Mapping) else prior
         self._model = _Fixing(_as_numpyro_model(prior))
         try:
-            sites = handlers.trace(handlers.seed(self._model, 0)).get_trace()
+            sites = self._traced_sites()
         except TypeError as error:
             raise ModelError(
                 f"the prior could not be run: {error}. A NumPyro model given as prior takes no "
@@ -278,11 +278,23 @@ class Prior:
             site["type"] == "sample" and site["is_observed"] for site in sites.values()
         )
         self.shapes = {name: jnp.shape(site["value"]) for name, site in latent.items()}
-        example = {name: site["value"] for name, site in latent.items()}
-        flat, self._unravel = ravel_pytree(self._unconstrain_dict(example))
+        like = {n: jax.ShapeDtypeStruct(shape, float) for n, shape in self.shapes.items()}
+        free = jax.eval_shape(self._unconstrain_dict, like)
+        # Only shapes and dtypes count here.
+        flat, self._unravel = ravel_pytree({n: np.zeros(a.shape, a.dtype) for n, a in free.items()})
         self.size = int(flat.shape[0])
         self._masked = self.has_likelihood or bool(self.exact)
         self._follows_exact = self.size > 0 and bool(self.exact) and self._support_uses_exact()
+
+    def _traced_sites(self) -> dict[str, Site]:
+        """All sites, traced and not drawn: what is drawn here would be compiled piece by piece."""
+        met: list[dict[str, Site]] = []
+
+        def run(key: KeyArray) -> None:
+            met.append(handlers.trace(handlers.seed(self._model, key)).get_trace())
+
+        jax.eval_shape(run, jax.random.key(0))
+        return met[0]
 
     def _support_uses_exact(self) -> bool:
         """Whether theta at a position is computed from exact sites: a support depends on them."""

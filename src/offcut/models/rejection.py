@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
@@ -191,7 +192,7 @@ class RejectionModel(Model):
 
     def compiled(self, name: Hashable, function: Callable[A, R]) -> Callable[A, R]:
         """``function`` compiled, kept under a name that says all it depends on beside arguments."""
-        kept = self.programs.kept(name, lambda: Kept(function))
+        kept = self.programs.kept(name, lambda: Kept(function, name))
         kept.function = function
         return cast(Callable[A, R], kept.program)
 
@@ -233,7 +234,7 @@ class RejectionModel(Model):
         program = traced(
             everything,
             jax.random.key(0),
-            jnp.zeros(self.prior.size),
+            np.zeros(self.prior.size),
             points,
             jax.tree.map(lambda a: a[0], covariates),
         )

@@ -97,9 +97,9 @@ class Kept:
     since, by a global or a list that it looks at.
     """
 
-    def __init__(self, function: Callable[..., PyTree]) -> None:
+    def __init__(self, function: Callable[..., PyTree], name: object = "program") -> None:
         self.function = function
-        self.program = Program(lambda *arguments: self.function(*arguments))
+        self.program = Program(lambda *arguments: self.function(*arguments), f"{name}")
 
 
 def kept_sampler(identity: str, name: object, make: Callable[[], T]) -> T:

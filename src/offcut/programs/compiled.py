@@ -36,6 +36,8 @@ class Program(Generic[R]):
     ----------
     function : callable
         Pure.
+    name : str
+        What it is called in the compiler's messages and in profiles.
     donate : tuple of int
         Arguments that are given away, so that their memory can be used for what is returned.
     quick : bool
@@ -43,9 +45,13 @@ class Program(Generic[R]):
     """
 
     def __init__(
-        self, function: Callable[..., R], donate: tuple[int, ...] = (), quick: bool = False
+        self,
+        function: Callable[..., R],
+        name: str,
+        donate: tuple[int, ...] = (),
+        quick: bool = False,
     ) -> None:
-        self.function, self.donate, self.quick = function, donate, quick
+        self.function, self.name, self.donate, self.quick = function, name, donate, quick
         self._programs: dict[object, Callable[..., R]] = {}
         self._lock = threading.Lock()
 
@@ -61,11 +67,17 @@ class Program(Generic[R]):
         with self._lock:
             program = self._programs.get(shapes)
             if program is None:
-                # A new function each time: JAX would not look again at one that it has traced.
-                new = jax.jit(lambda *values: self.function(*values), donate_argnums=self.donate)
-                options = usable_options(self.quick)
-                program = self._programs[shapes] = new.lower(*arguments).compile(options)
+                program = self._programs[shapes] = self._compiled(*arguments)
         return program(*arguments)
+
+    def _compiled(self, *arguments: PyTree) -> Callable[..., R]:
+        def program(*values: PyTree) -> R:
+            return self.function(*values)
+
+        program.__name__ = self.name
+        # A new function each time: JAX would not look again at one that it has traced.
+        lowered = jax.jit(program, donate_argnums=self.donate).lower(*arguments)
+        return lowered.compile(usable_options(self.quick))
 
 
 def _dtype(leaf: object) -> object:

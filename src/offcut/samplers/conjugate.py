@@ -80,7 +80,7 @@ class ConjugateSampler(AugmentedSampler):
         """As in Algorithm 2, and the centre of the data."""
         state = super().start(key, data, budget)
         points = jax.tree.map(lambda a: np.asarray(a)[: int(data.n)], self._true(data.points))
-        return state._replace(tuning=jnp.asarray(self.match.centre(points), float))
+        return state._replace(tuning=np.asarray(self.match.centre(points), float))
 
     def stationary(self, key: KeyArray, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""

@@ -33,12 +33,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import log_ndtr, logsumexp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from offcut.augmentation.acceptance import not_finite
-from offcut.augmentation.impute import Imputed
+from offcut.augmentation.acceptance import no_worst, not_finite
+from offcut.augmentation.algorithm1 import Run
+from offcut.augmentation.impute import Imputed, first_imputed
 from offcut.augmentation.joint import log_joint, total
-from offcut.augmentation.rejections import Layout
+from offcut.augmentation.rejections import Layout, Rejected
 from offcut.base import BROKEN, OK, Info, Kernel, LogDensity, Stage
 from offcut.errors import SettingsError, StartError
 from offcut.models.data import Covariates, Observed, point_like
@@ -51,7 +52,7 @@ from offcut.numerics.types import KeyArray, Point
 from offcut.regions.line import intervals
 from offcut.regions.region import Region
 from offcut.samplers.algorithm2 import Evidence, ModelSampler, Move
-from offcut.samplers.start import climb_to_start, shake_start
+from offcut.samplers.start import Start, climb, is_possible, shaken
 
 Scalar = Float[Array, ""]
 #: log F, log S, log density; plain numbers where the base has them.
@@ -285,23 +286,40 @@ class DirectSampler(ModelSampler[State]):
         self._log_joint = log_joint(model, layout)
         self._log_recorded = log_joint(model, layout, self._log_one)
 
-    def start(self, key: KeyArray, data: Observed, budget: int) -> State:
+    def begin(
+        self,
+        key: KeyArray,
+        data: Observed,
+        limit: Int[Array, ""],
+        buffer: Rejected,
+        at_prior: Bool[Array, ""],
+    ) -> tuple[State, Start]:
         """Near the mode of the density that forgets the window."""
-        position, exact = climb_to_start(self.model, self.layout, key, data)
-        log_density = self._log_density(data)
-        own_key = jax.random.fold_in(key, 1)
-        shaken = shake_start(self.model, self.layout, own_key, position, exact, data, 0.1)
-        if shaken is None or not jnp.isfinite(log_density(shaken)):
-            shaken = position
-        if not jnp.isfinite(log_density(shaken)):
-            raise StartError(
-                f"the posterior density is {log_density(shaken)} at the start theta="
-                f"{shown(self.model.prior.constrain(shaken, exact))}, where all data are possible: "
-                "has the window no mass there? method='augment' does not need it"
-            )
-        theta = self.model.prior.constrain(shaken, exact)
-        tuning = self.kernel.first_tuning(int(data.n), shaken.shape[0])
-        return State(shaken, exact, tuning, self.first_hidden(key, theta, data))
+        climbed = climb(self.model, self.layout, key, data)
+        exact, own_key = climbed.exact, jax.random.fold_in(key, 1)
+        moved, possible = shaken(self.model, own_key, climbed.position, exact, data, 0.1)
+        # Through a loop, so that the density is compiled once.
+        places = jnp.stack([moved, climbed.position])
+        usable = jnp.isfinite(jax.lax.map(self._log_density(data), places))
+        usable &= jnp.stack([possible, is_possible(self.model, climbed.position, exact, data)])
+        position = jnp.where(usable[0], moved, climbed.position)
+        tuning = self.kernel.first_tuning(data.n, position.shape[0])
+        like = jax.tree.map(lambda a: a[0], data.points)
+        nothing = Run(buffer, jnp.int32(0), None, no_worst(like))
+        found = Start(climbed, position, jnp.any(usable), nothing)
+        return State(position, exact, tuning, first_imputed(data)), found
+
+    def no_run(
+        self, key: KeyArray, data: Observed, found: Start, limit: int, budget: int
+    ) -> StartError:
+        """The window has no mass, or the density overflows."""
+        position = found.climbed.position
+        theta = self.model.prior.constrain(position, found.climbed.exact)
+        return StartError(
+            f"the posterior density is {float(self._log_density(data)(position))} at the start "
+            f"theta={shown(theta)}, where all data are possible: has the window no mass there? "
+            "method='augment' does not need it"
+        )
 
     def moves(self, key: KeyArray, state: State) -> list[tuple[KeyArray, Move]]:
         """theta."""

@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int
 
@@ -50,9 +51,10 @@ from offcut.methods import MethodSettings, PseudoMarginal
 from offcut.models.data import Covariates, Observed
 from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.arrays import as_argument
 from offcut.numerics.types import KeyArray
 from offcut.samplers.algorithm2 import Evidence, ModelSampler, Move
-from offcut.samplers.start import find_start
+from offcut.samplers.start import Start, find_start
 
 Scalar = Float[Array, ""]
 Count = Int[Array, ""]
@@ -150,17 +152,24 @@ class WalkSampler(ModelSampler[State]):
         self.method_settings = settings
         self._log_f = log_unnormalised(model, layout)
 
-    def start(self, key: KeyArray, data: Observed, budget: int) -> State:
+    def begin(
+        self, key: KeyArray, data: Observed, limit: Count, buffer: Rejected, at_prior: Flag
+    ) -> tuple[State, Start]:
         """A place where the model accepts."""
         key_start, key_estimate = jax.random.split(key)
-        theta, rejected = find_start(self.model, self.layout, key_start, data, budget)
-        position, exact = self.model.prior.split(theta)
-        points = int(data.n) + int(rejected.count)
-        tuning = self.kernel.first_tuning(points, position.shape[0])
-        estimate = self.first_estimate(key_estimate, theta, data, int(rejected.count))
-        imputed = self.first_hidden(key, theta, data)
-        patience = jnp.int32(points)
-        return State(position, exact, estimate, rejected.count, tuning, patience, imputed)
+        found = find_start(self.model, self.layout, key_start, data, limit, buffer, at_prior)
+        position, exact, count = found.position, found.climbed.exact, found.run.rejected.count
+        patience = data.n + count
+        tuning = self.kernel.first_tuning(patience, position.shape[0])
+        theta = self.model.prior.constrain(position, exact)
+        # Where there is no start, nothing is estimated either: it might take for ever.
+        estimate = jax.lax.cond(
+            found.found & ~at_prior,
+            lambda: self.first_estimate(key_estimate, theta, data, count),
+            lambda: self.no_estimate(),
+        )
+        imputed = first_imputed(data)
+        return State(position, exact, estimate, count, tuning, patience, imputed), found
 
     def stationary(self, key: KeyArray, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
@@ -175,11 +184,15 @@ class WalkSampler(ModelSampler[State]):
         """What travels with a position at stationarity."""
         return jnp.zeros(())
 
+    def no_estimate(self) -> Estimate:
+        """What travels with a position of which nothing is known."""
+        return jnp.zeros(())
+
     def first_estimate(
-        self, key: KeyArray, theta: Theta, data: Observed, rejected: int
+        self, key: KeyArray, theta: Theta, data: Observed, rejected: Count
     ) -> Estimate:
         """What travels with the first position."""
-        return jnp.zeros(())
+        return self.no_estimate()
 
     def judge(
         self, key: KeyArray, proposal: Proposal, state: State, stage: Stage, data: Observed
@@ -259,7 +272,7 @@ class WalkSampler(ModelSampler[State]):
 
     def resized(self, state: State, capacity: int) -> State:
         """The same state with more patience."""
-        return state._replace(patience=jnp.int32(min(capacity, MOST_REJECTED)))
+        return state._replace(patience=as_argument(np.int32(min(capacity, MOST_REJECTED))))
 
     def rejected(self, state: State) -> int:
         """|Y| of the run that led to the current position."""
@@ -326,20 +339,25 @@ class PseudoMarginalSampler(WalkSampler):
         """r, where the user gave it."""
         return PseudoMarginal.of(self.method_settings).acceptances
 
+    def no_estimate(self) -> Estimate:
+        """(log estimate, r)."""
+        return jnp.zeros(2)
+
     def first_estimate(
-        self, key: KeyArray, theta: Theta, data: Observed, rejected: int
+        self, key: KeyArray, theta: Theta, data: Observed, rejected: Count
     ) -> Estimate:
         """(log estimate, r): r is fixed here for the whole run."""
-        n = int(data.n)
-        share = rejected / (rejected + n)
-        wanted = self.acceptances
-        if wanted is None:
-            unit = n * n * share if not self.layout.has_covariates else n * share
-            most = 2**20 if not self.layout.has_covariates else max(1, 2**20 // n)
-            wanted = int(min(max(unit, 1, n if not self.layout.has_covariates else 1), most))
-        program = self.model.compiled(("estimate", self.layout), self._estimate)
-        log_estimate, _ = program(key, theta, jnp.int32(wanted), data)
-        return jnp.stack([log_estimate, jnp.asarray(wanted, float)])
+        wanted = jnp.asarray(self.acceptances or 0, jnp.int32)
+        if self.acceptances is None:
+            n = data.n.astype(float)
+            share = rejected / (rejected + n)
+            if self.layout.has_covariates:
+                least, unit, most = jnp.ones(()), n * share, jnp.maximum(1, 2**20 // data.n)
+            else:
+                least, unit, most = n, n * n * share, jnp.int32(2**20)
+            wanted = jnp.minimum(jnp.maximum(unit, least), most).astype(jnp.int32)
+        log_estimate, _ = self._estimate(key, theta, wanted, data)
+        return jnp.stack([log_estimate, wanted.astype(float)])
 
     def stationary_estimate(self, key: KeyArray, theta: Theta, data: Observed) -> Estimate:
         """At stationarity estimates are size-biased: k then comes before r + n acceptances.
