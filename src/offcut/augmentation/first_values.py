@@ -42,14 +42,14 @@ def with_possible_values(
             continue
         count = int(kind.count)
         rows = kind.rows[:count]
-        is_possible = model.compiled("is possible", _is_possible(model))
+        is_possible = model.compiled("is possible", _is_possible(model), quick=True)
         given = jax.tree.map(lambda a, rows=rows: a[rows], (points, covariates))
         wanted = np.flatnonzero(~np.asarray(is_possible(key, *given)))
         if not wanted.size:
             continue
         known = jax.tree.map(lambda a, count=count: a[:count], kind[:-2])
         facts, given = jax.tree.map(lambda a, wanted=wanted: a[wanted], (known, given))
-        search = model.compiled(("possible values", type(kind)), _search(model, type(kind)))
+        search = model.compiled(("possible values", type(kind)), _search(model, type(kind)), True)
         found, good = search(key, scale, facts, *given)
         if not np.all(good):
             raise no_room(model, points, kind, wanted[~np.asarray(good)])

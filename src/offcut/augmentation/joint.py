@@ -42,6 +42,7 @@ def log_joint(
     """
     of_observation = log_observed or model.log_observed
 
+    @jax.jit  # traced once, however often a sweep asks for it
     def value_and_gradient(
         smooth: Theta, fixed: Theta, observed: Observed, rejected: Rejected | None
     ) -> tuple[Scalar, Theta]:
@@ -139,7 +140,9 @@ def total(
     """
     first = jax.tree.map(lambda a: a[offset], rows)
 
-    def chunk_sum(theta: At, start: Int[Array, ""]) -> PyTree[Shaped[Array, " ..."]]:
+    def chunk_sum(
+        theta: At, rows: tuple, first: tuple, start: Count, count: Count, offset: Count
+    ) -> PyTree[Shaped[Array, " ..."]]:
         used = start + jnp.arange(chunk, dtype=jnp.int32) < count
 
         def add_used(values: Shaped[Array, " chunk *sum"]) -> Shaped[Array, "*sum"]:
@@ -156,13 +159,16 @@ def total(
         values = jax.vmap(of_point, (None, *[0] * len(rows)))(theta, *part)
         return jax.tree.map(add_used, values)
 
-    evaluate = jax.value_and_grad(chunk_sum) if gradient else chunk_sum
-
-    shapes = jax.eval_shape(evaluate, theta, jnp.int32(0))
+    # Compiled functions are traced once, although this is asked for its shapes and then called.
+    evaluate = jax.jit(jax.value_and_grad(chunk_sum) if gradient else chunk_sum)
+    count, offset = jnp.asarray(count, jnp.int32), jnp.asarray(offset, jnp.int32)
+    shapes = jax.eval_shape(evaluate, theta, rows, first, jnp.int32(0), count, offset)
     zero = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-    return in_chunks(
-        lambda sums, start: jax.tree.map(jnp.add, sums, evaluate(theta, start)), zero, count, chunk
-    )
+
+    def add(sums: Sums, start: Int[Array, ""]) -> Sums:
+        return jax.tree.map(jnp.add, sums, evaluate(theta, rows, first, start, count, offset))
+
+    return in_chunks(add, zero, count, chunk)
 
 
 def in_chunks(

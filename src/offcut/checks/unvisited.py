@@ -401,7 +401,7 @@ def look_beyond(
     last = len(order) - 1
     quantiles = order[np.linspace(last, 0.05 * last, RUN_REFERENCES).astype(int)]
     size = int(np.clip(n * n // 2, FIRST_POINTS, MOST_POINTS))
-    look = model.compiled("beyond points", seen_from(model))
+    look = model.compiled("beyond points", seen_from(model), quick=True)
     references = {k: v[quantiles] for k, v in visited.items()}
     seen = look(keys.from_seed(seed), visited, references, np.int32(size))
     cloud = cloud_of(seen, size)

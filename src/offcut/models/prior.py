@@ -36,6 +36,7 @@ from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from numpyro.primitives import Messenger
 
 from offcut.errors import ModelError
+from offcut.numerics.keys import from_seed
 from offcut.numerics.types import KeyArray
 from offcut.programs.identity import reached
 
@@ -206,6 +207,14 @@ def is_positive(distribution: dist.Distribution) -> bool:
     return lower is not None and bool(np.all(np.asarray(lower) >= 0))
 
 
+def _is_structured(distribution: dist.Distribution) -> bool:
+    """Whether the support is one of whole vectors or matrices, not of numbers one by one."""
+    support = distribution.support
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return support.event_dim > 0 and support is not constraints.real_vector
+
+
 class Prior:
     """A prior with some sites (``exact``) left out of the unconstrained vector.
 
@@ -221,6 +230,9 @@ class Prior:
         Those of them that have a Delta as prior.
     size : int
         Dimension of the unconstrained vector.
+    structured : tuple of str
+        Sites whose entries depend on each other by their support, so that some may be constants: a
+        correlation matrix, a simplex.
     given : dict or callable
         The prior as it came, to print it.
     """
@@ -278,11 +290,17 @@ class Prior:
             site["type"] == "sample" and site["is_observed"] for site in sites.values()
         )
         self.shapes = {name: jnp.shape(site["value"]) for name, site in latent.items()}
+        self.structured = tuple(name for name, site in latent.items() if _is_structured(site["fn"]))
         like = {n: jax.ShapeDtypeStruct(shape, float) for n, shape in self.shapes.items()}
-        free = jax.eval_shape(self._unconstrain_dict, like)
-        # Only shapes and dtypes count here.
-        flat, self._unravel = ravel_pytree({n: np.zeros(a.shape, a.dtype) for n, a in free.items()})
-        self.size = int(flat.shape[0])
+        unravels: list[Callable[[Position], Theta]] = []
+
+        def flattened(theta: Theta) -> Position:
+            flat, unravel = ravel_pytree(self._unconstrain_dict(theta))
+            unravels.append(unravel)
+            return flat
+
+        self.size = int(jax.eval_shape(flattened, like).shape[0])
+        (self._unravel,) = unravels
         self._masked = self.has_likelihood or bool(self.exact)
         self._follows_exact = self.size > 0 and bool(self.exact) and self._support_uses_exact()
 
@@ -293,7 +311,7 @@ class Prior:
         def run(key: KeyArray) -> None:
             met.append(handlers.trace(handlers.seed(self._model, key)).get_trace())
 
-        jax.eval_shape(run, jax.random.key(0))
+        jax.eval_shape(run, from_seed(0))
         return met[0]
 
     def _support_uses_exact(self) -> bool:

@@ -190,9 +190,14 @@ class RejectionModel(Model):
         """Compiled programs and what was found out about this model, as it was identified last."""
         return Programs(self._identity)
 
-    def compiled(self, name: Hashable, function: Callable[A, R]) -> Callable[A, R]:
-        """``function`` compiled, kept under a name that says all it depends on beside arguments."""
-        kept = self.programs.kept(name, lambda: Kept(function, name))
+    def compiled(
+        self, name: Hashable, function: Callable[A, R], quick: bool = False
+    ) -> Callable[A, R]:
+        """``function`` compiled, kept under a name that says all it depends on beside arguments.
+
+        ``quick``: for a program that has not much to do.
+        """
+        kept = self.programs.kept(name, lambda: Kept(function, name, quick))
         kept.function = function
         return cast(Callable[A, R], kept.program)
 

@@ -97,9 +97,11 @@ class Kept:
     since, by a global or a list that it looks at.
     """
 
-    def __init__(self, function: Callable[..., PyTree], name: object = "program") -> None:
+    def __init__(
+        self, function: Callable[..., PyTree], name: object = "program", quick: bool = False
+    ) -> None:
         self.function = function
-        self.program = Program(lambda *arguments: self.function(*arguments), f"{name}")
+        self.program = Program(lambda *arguments: self.function(*arguments), f"{name}", quick=quick)
 
 
 def kept_sampler(identity: str, name: object, make: Callable[[], T]) -> T:

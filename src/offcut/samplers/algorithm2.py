@@ -14,6 +14,7 @@ in order, each of which leaves the restricted joint invariant by itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -58,9 +59,9 @@ from offcut.base import BROKEN, OK, Info, Kernel, LogDensity, Sampler, Stage, St
 from offcut.errors import ModelError, StartError
 from offcut.kernels.tuning import Tuning, stepped_from
 from offcut.models.data import Observed
-from offcut.models.prior import Position, Theta
+from offcut.models.prior import Position, Prior, Theta
 from offcut.models.rejection import RejectionModel
-from offcut.numerics.keys import fold_in, rolled
+from offcut.numerics.keys import fold_in, from_seed, rolled
 from offcut.numerics.rendering import shown
 from offcut.numerics.types import KeyArray
 from offcut.programs.compiled import Program
@@ -109,7 +110,7 @@ class ModelSampler(Sampler, Generic[S]):
         self.adapts = kernel.adapts
         self.kernel_name = repr(kernel)
         self._record = Program(self.record, "record")
-        self._start = Program(self._first, "start")
+        self._start = Program(self._first, "start", quick=True)
 
     def record(self, state: HasTheta) -> Theta:
         """theta with its deterministic sites."""
@@ -120,11 +121,15 @@ class ModelSampler(Sampler, Generic[S]):
         a correlation matrix).
         """
         prior = self.model.prior
-        drawn = [prior.sample(jax.random.key(seed)) for seed in range(3)]
         marks = {name: Variable(None, derived=True) for name in prior.deterministic}
-        for name in prior.shapes:
-            first, *others = (np.ravel(theta[name]) for theta in drawn)
-            same = np.all([first == other for other in others], axis=0)
+        drawn: Theta = {}
+        if prior.structured:
+            drawn = self.model.compiled("prior draws", _three_draws(prior), True)(from_seed(0))
+        for name, shape in prior.shapes.items():
+            same = np.zeros(math.prod(shape), bool)
+            if name in prior.structured:
+                rows = np.asarray(drawn[name]).reshape(3, -1)
+                same = np.all(rows == rows[0], axis=0)
             marks[name] = Variable(None, constant=tuple(bool(flag) for flag in same))
         return marks
 
@@ -268,6 +273,10 @@ class ModelSampler(Sampler, Generic[S]):
             inspect_observations(self.model, self.layout, self._record(state), whole)
 
 
+def _three_draws(prior: Prior) -> Callable[[KeyArray], Theta]:
+    return lambda key: jax.lax.map(prior.sample, jax.random.split(rolled(key), 3))
+
+
 class State(NamedTuple):
     """theta2 unconstrained, theta1 on its own scale, the held Y, what warm-up learnt, and what
     stands for hidden data.
@@ -301,6 +310,7 @@ class AugmentedSampler(ModelSampler[State]):
     def __init__(self, model: RejectionModel, layout: Layout, kernel: Kernel) -> None:
         super().__init__(model, layout, kernel)
         self._log_joint = log_joint(model, layout)
+        self._log_target = jax.jit(self.log_target)  # traced once, wherever a kernel asks for it
 
     def begin(
         self,
@@ -351,11 +361,17 @@ class AugmentedSampler(ModelSampler[State]):
         """
 
         def log_density(position: Position) -> Float[Array, ""]:
-            theta = self.model.prior.constrain(position, drawn.exact)
-            prior = self.model.prior.log_density(position, drawn.exact)
-            return prior + self._log_joint(theta, data, drawn.rejected)
+            return self._log_target(position, drawn.exact, data, drawn.rejected)
 
         return self.kernel_step(key, drawn.position, log_density, drawn.tuning, stage)
+
+    def log_target(
+        self, position: Position, exact: Theta, data: Observed, rejected: Rejected
+    ) -> Float[Array, ""]:
+        """log p(theta, X, Y) at a position of theta2."""
+        theta = self.model.prior.constrain(position, exact)
+        prior = self.model.prior.log_density(position, exact)
+        return prior + self._log_joint(theta, data, rejected)
 
     def augment(
         self, key: KeyArray, state: State, stage: Stage, data: Observed
