@@ -3,7 +3,7 @@
 JAX compiles whatever is computed outside of a compiled function one operation at a time, some ten
 milliseconds each, in every process. So host code computes with NumPy, and what is compiled is few
 programs, each a ``Program``: with options of XLA that suit it, by one thread while the others wait,
-and kept in the user's cache between processes (``offcut.programs.disk``).
+and kept between processes in the user's cache (``offcut.programs.stored``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
 import numpy as np
+
+from offcut.programs.stored import compiled
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,7 +66,7 @@ class Program(Generic[P, R]):
                 # A new function each time: JAX would not look again at one that it has traced.
                 new = jax.jit(lambda *values: self.function(*values), donate_argnums=self.donate)
                 options = usable_options(self.quick)
-                program = self._programs[shapes] = new.lower(*arguments).compile(options)
+                program = self._programs[shapes] = compiled(new.lower(*arguments), options)
         return program(*arguments)
 
 
