@@ -3,11 +3,11 @@
 They spare the next process the compiler (``offcut.programs.stored`` makes keys and calls this). The
 place is ``platformdirs``' for caches; ``OFFCUT_CACHE`` names another, or is ``off``.
 
-A program that is loaded is executed. So, like ssh with its keys, nothing is read from a directory or
-a file that belongs to somebody else or that others may write to; and a file has a checksum of its key
-and content, so that one that is torn, damaged or renamed is thrown away. Files appear whole: they
-are written under another name first, so that processes need not know of each other, and one that is
-killed leaves a part that a later one removes. Together they take at most ``LIMIT`` bytes; what
+A program that is loaded is executed. So, like ssh with its keys, nothing is read from a directory
+or a file that belongs to somebody else or that others may write to. A file has a checksum of its
+key and content: one that is torn, damaged or renamed is thrown away. Files appear whole, because
+they are written under another name first; so processes need not know of each other, and one that
+is killed leaves a part that a later one removes. Together they take at most ``LIMIT`` bytes; what
 was not used for longest goes first.
 
 A cache is never worth an error: whatever the file system refuses, ``read`` finds nothing and

@@ -1,18 +1,19 @@
 """Compiled, or loaded where an earlier process compiled the same: between JAX and the disk.
 
 The key of a program is that of JAX's own persistent cache (the lowered module without locations in
-the source, the options and flags of XLA, versions, devices), and what JAX leaves to its user, who
-would name a directory of this machine: the processor's model and features, since a home may be
-shared by different ones, and the number of cores that XLA divides work for.
+the source, options and flags of XLA, its version, the kind of device), and what that may leave out:
+the processor's model and features, since different machines may share a home, and the number of
+cores that XLA divides work for.
 
-JAX's cache itself is not used. It is switched on for a whole process, the user's own programs
-included, reports what goes wrong as warnings, and writes files that a killed process leaves torn. Where
-the user has switched it on, it serves our programs as all others and there is no need of ours; where
-the user has forbidden it (``jax_enable_compilation_cache``), there is none.
+JAX's cache itself is not used: it is switched on for a whole process, the user's own functions
+included, warns of what goes wrong, and a process that is killed leaves torn files in it. Where the
+user has switched it on, it has our programs as all others, and ours is not needed; where the user
+has forbidden it (``jax_enable_compilation_cache``), there is none.
 
-What is handed to JAX is a *backend* that looks on the disk before it compiles, for one lowered
-program, in place of the one that this program has. These are private parts of JAX
-(``tests/programs/test_jax_parts.py`` names them): where a version lacks one, programs are compiled.
+JAX compiles on a *backend*, which a lowered program holds. For the time of its compilation ours
+holds one that looks on the disk before it compiles; nothing else of JAX is touched. These are
+private parts (``tests/programs/test_jax_parts.py`` names them): where a version lacks one, programs
+are compiled and not kept.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ FEATURES = {"flags", "features", "isa"}
 
 def compiled(lowered: Lowered, options: dict[str, Any]) -> Compiled:
     """``lowered.compile(options)``, and kept for other processes where that is possible."""
-    lowering = getattr(lowered, "_lowering", None)
+    lowering: Any = getattr(lowered, "_lowering", None)
     arguments = getattr(lowering, "compile_args", None)
     if not isinstance(arguments, dict) or not _can_be_kept(arguments):
         return lowered.compile(options)
     try:
         lowering.compile_args = arguments | {"backend": _Backend(arguments["backend"])}
         return lowered.compile(options)
-    except Exception:  # JAX's, which it raises again below; or of a JAX that is not as we know it
+    except Exception:  # the compiler's own, raised again below; or JAX is not as we know it
         lowering.compile_args = arguments
         return lowered.compile(options)
     finally:
@@ -69,7 +70,10 @@ def _can_be_kept(arguments: dict[str, Any]) -> bool:
 
 
 class _Backend:
-    """A backend of JAX that looks on the disk before it compiles."""
+    """A backend of JAX that looks on the disk before it compiles.
+
+    On anything but a CPU it does not: nobody has tried.
+    """
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend

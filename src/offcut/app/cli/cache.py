@@ -14,8 +14,8 @@ from offcut.app.cli.console import examples, out, reported, safe
 if TYPE_CHECKING:
     from offcut.programs.disk import Used
 
-EPILOG = f"""Compiled programs are kept, so that the next run with the same kind of model does not wait for the
-compiler. OFFCUT_CACHE=DIR names another place, OFFCUT_CACHE=off switches it off.
+EPILOG = f"""Compiled programs are kept for the next run, which need not wait for the compiler then.
+OFFCUT_CACHE=DIR names another place, OFFCUT_CACHE=off switches it off.
 
 {examples("offcut cache", "offcut cache --clear")}"""
 #: Where JAX's own cache is switched on; then it has our programs as well.
