@@ -50,6 +50,9 @@ def test_what_is_there_is_shown_and_removed(place):
 def test_a_cache_that_is_not_used_says_why(place, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/elsewhere")
     assert "(JAX_COMPILATION_CACHE_DIR=/elsewhere)" in lines()["not"]
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert lines()["read"] == "only  nothing can be written there"
     disk.write(KEYS[0], b"program")
     place.chmod(0o777)
     assert lines()["not"] == "used   others may write to it (chmod go-w)"

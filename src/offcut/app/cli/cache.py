@@ -39,10 +39,12 @@ def cache(
     _say("removed" if clear else "programs", _amount(files, None if clear else disk.LIMIT))
     if files and not clear:
         _say("last used", f"{_day(files[0])} (oldest) to {_day(files[-1])} (newest)")
-    if reason := disk.objection(directory) or _unwritable(directory):
+    if reason := disk.objection(directory):
         _say("not used", reason)
     elif theirs := os.environ.get(JAX_VARIABLE):
         _say("not used", f"JAX's own cache is switched on ({JAX_VARIABLE}={theirs})")
+    elif not _can_be_written(directory):
+        _say("read only", "nothing can be written there")
 
 
 def _say(name: str, text: str) -> None:
@@ -58,6 +60,6 @@ def _day(file: Used) -> str:
     return datetime.fromtimestamp(file.time).strftime("%Y-%m-%d %H:%M")
 
 
-def _unwritable(directory: Path) -> str | None:
+def _can_be_written(directory: Path) -> bool:
     there = next(path for path in (directory, *directory.parents) if os.path.exists(path))
-    return None if os.access(there, os.W_OK) else "nothing can be written there"
+    return os.access(there, os.W_OK)
