@@ -24,7 +24,8 @@ help:
 
 # Compiled programs are kept here, not among those of whoever runs this. In tests and documentation
 # it is JAX's own cache that keeps them (ours then does nothing): it has their own functions as well.
-run test calibrate check docs bench: export OFFCUT_CACHE := $(CURDIR)/.cache/programs
+run test calibrate check docs: export OFFCUT_CACHE := $(CURDIR)/.cache/programs
+bench: export OFFCUT_CACHE := off
 test calibrate docs: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
 test calibrate docs: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
 # The library compiles its programs with this option (programs/compiled.py); with it the small ones

@@ -43,18 +43,17 @@ FEATURES = {"flags", "features", "isa"}
 
 def compiled(lowered: Lowered, options: dict[str, Any]) -> Compiled:
     """``lowered.compile(options)``, and kept for other processes where that is possible."""
-    lowering: Any = getattr(lowered, "_lowering", None)
-    arguments = getattr(lowering, "compile_args", None)
-    if not isinstance(arguments, dict) or not _can_be_kept(arguments):
-        return lowered.compile(options)
-    try:
-        lowering.compile_args = arguments | {"backend": _Backend(arguments["backend"])}
-        return lowered.compile(options)
-    except Exception:  # the compiler's own, raised again below; or JAX is not as we know it
-        lowering.compile_args = arguments
-        return lowered.compile(options)
-    finally:
-        lowering.compile_args = arguments
+    arguments = getattr(getattr(lowered, "_lowering", None), "compile_args", None)
+    if isinstance(arguments, dict) and _can_be_kept(arguments):
+        backend = arguments["backend"]
+        try:
+            arguments["backend"] = _Backend(backend)
+            return lowered.compile(options)
+        except Exception:  # JAX is not as we know it; or the compiler's own, which it raises again
+            pass
+        finally:
+            arguments["backend"] = backend
+    return lowered.compile(options)
 
 
 def _can_be_kept(arguments: dict[str, Any]) -> bool:
