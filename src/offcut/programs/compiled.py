@@ -3,19 +3,21 @@
 JAX compiles whatever is computed outside of a compiled function one operation at a time, some ten
 milliseconds each, in every process. So host code computes with NumPy, and what is compiled is few
 programs, each a ``Program``: with options of XLA that suit it, by one thread while the others wait,
-and kept in the user's cache between processes (``offcut.programs.disk``).
+and kept between processes in the user's cache (``offcut.programs.stored``).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
+from jax.stages import Compiled, Lowered
 from jaxtyping import PyTree
+
+from offcut.programs.stored import compiled
 
 R = TypeVar("R")
 
@@ -26,6 +28,8 @@ OPTIONS: dict[str, Any] = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
+#: Options that XLA turned out not to know.
+_UNKNOWN: set[str] = set()
 #: For what runs once: code that is slower by half an order of magnitude, compiled in half the time.
 QUICK: dict[str, Any] = {**OPTIONS, "xla_backend_optimization_level": 0}
 
@@ -80,21 +84,34 @@ class Program(Generic[R]):
         program.__name__ = self.name
         # A new function each time: JAX would not look again at one that it has traced.
         lowered = jax.jit(program, donate_argnums=self.donate).lower(*arguments)
-        return lowered.compile(usable_options(self.quick))
+        return _with_options(lowered, QUICK if self.quick else OPTIONS)
 
 
 def _dtype(leaf: object) -> object:
     return getattr(leaf, "dtype", type(leaf))
 
 
-@cache
-def usable_options(quick: bool) -> dict[str, Any]:
-    """Those options that this version of XLA knows; none on anything but a CPU."""
+def _with_options(lowered: Lowered, options: dict[str, Any]) -> Compiled:
+    """Compiled with those options that this version of XLA knows; none on anything but a CPU."""
     if jax.default_backend() != "cpu":
-        return {}
-    options = QUICK if quick else OPTIONS
+        return compiled(lowered, {})
     try:
-        jax.jit(lambda x: x).lower(np.float32(0)).compile(options)
+        return compiled(lowered, _without(options))
     except Exception:  # what XLA raises for an unknown option is not documented
-        return {}
-    return options
+        if not _find_unknown(options):
+            raise
+        return compiled(lowered, _without(options))
+
+
+def _without(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in _UNKNOWN}
+
+
+def _find_unknown(options: dict[str, Any]) -> bool:
+    """Try each option by itself on nothing at all; whether XLA does not know one."""
+    for name in _without(options):
+        try:
+            jax.jit(lambda: None).lower().compile({name: options[name]})
+        except Exception:
+            _UNKNOWN.add(name)
+    return bool(_UNKNOWN)
