@@ -35,10 +35,9 @@ ABOVE_OTHER_TIES = 3
 QUICK_DRAWS, QUICK_REJECTIONS = 100, 2048
 #: Sweeps of all chains from which on that look is worth its second.
 LONG_RUN = 4000
-#: With less missing information than this a chain forgets within ten sweeps where it was, and the
-#: data, not the rejections, hold the parameters: there is nothing to get stuck in. (Runs that were
-#: stuck had 0.97 and more.)
-WORTH_A_LOOK = 0.8
+#: With less missing information than this a chain forgets within twenty sweeps where it was:
+#: there is nothing to get stuck in. (Runs that were stuck had 0.97 and more.)
+WORTH_A_LOOK = 0.9
 #: A shorter run is a trial; a look would take longer than the run.
 ENOUGH_DRAWS = 1000
 
@@ -193,7 +192,9 @@ def note_beyond(
     elif drawn.stats["rejected"].size < ENOUGH_DRAWS:
         found = unvisited.Beyond(note=f"fewer than {ENOUGH_DRAWS:,} draws")
     elif np.isfinite(missing) and missing < WORTH_A_LOOK:
-        found = unvisited.Beyond(note="no need: little information is missing")
+        found = unvisited.Beyond(
+            note="no need: the chains forget within a few sweeps where they were"
+        )
     else:
         try:
             found = unvisited.look_beyond(

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from offcut.augmentation.acceptance import inspect_observations, is_broken, no_worst
 from offcut.augmentation.algorithm1 import Run, run_algorithm_1
@@ -140,7 +140,7 @@ def shaken(
     def again(carry: tuple[Count, Position, Flag]) -> tuple[Count, Position, Flag]:
         turn = carry[0]
         own_key = jnp.where(turn == 0, key, jax.random.fold_in(key, turn))
-        moved = position + shake * jax.random.normal(own_key, position.shape)
+        moved = position + shake * _noise(own_key, position)
         return turn + 1, moved, is_possible(model, moved, exact, data)
 
     carry = (jnp.int32(0), position, jnp.asarray(anyhow))
@@ -148,6 +148,11 @@ def shaken(
         lambda carry: ~carry[2] & (carry[0] < TRIES), again, carry
     )
     return moved, possible
+
+
+def _noise(key: KeyArray, like: Position) -> Position:
+    """Of variance one: uniform, since normal numbers are ten times as much to compile."""
+    return jax.random.uniform(key, like.shape, minval=-np.sqrt(3), maxval=np.sqrt(3))
 
 
 def is_possible(model: RejectionModel, position: Position, exact: Theta, data: Observed) -> Flag:
@@ -196,10 +201,11 @@ def climb(
 
     def look(position: Position, exact: Theta) -> tuple[Float[Array, ""], Count]:
         theta, rows = prior.constrain(position, exact), (data.points, *data.covariates)
-        value, count = total(of_row, theta, rows, data.n, layout.chunk, gradient=False)
+        n = jnp.where(at_prior, 0, data.n)
+        value, count = total(of_row, theta, rows, n, layout.chunk, gradient=False)
         return value, count.astype(jnp.int32)
 
-    found = _best_candidate(model, key, look, jnp.where(at_prior, 0, ROUNDS))
+    found = _best_candidate(model, key, look, jnp.where(at_prior, 1, CANDIDATES))
     position, exact, score, prior_ok = found.position, found.exact, found.score, found.prior_ok
     if not prior.size:
         return Climbed(position, exact, score, prior_ok)
@@ -265,17 +271,17 @@ def _best_candidate(
     model: RejectionModel,
     key: KeyArray,
     look: Callable[[Position, Theta], tuple[Float[Array, ""], Count]],
-    rounds: Count,
+    candidates: Count,
 ) -> _Search:
     """The candidate with the largest naive density; if all are impossible, more of them.
 
-    The first of all, from which nothing is taken if there is a round, is a draw from the prior.
+    The first of all is a draw from the prior.
 
     ``look(position, exact)`` gives the log likelihood of the possible observations, and how many of
     them are impossible.
 
-    Half of the candidates are draws from the prior, half normal in unconstrained space. From the
-    second round on the latter spread, and half of all candidates lie around the one with the most
+    Half of the candidates are draws from the prior, half in a box of unconstrained space. From the
+    second round on the box grows, and half of all candidates lie around the one with the most
     possible observations, at distances from a hundredth to ten.
     """
     prior = model.prior
@@ -284,7 +290,7 @@ def _best_candidate(
     def candidate(key: KeyArray, index: Int[Array, ""], so_far: _Search) -> tuple[Position, Theta]:
         key_prior, key_noise = jax.random.split(key)
         position, exact = prior.split(prior.sample(key_prior))
-        noise = jax.random.normal(key_noise, position.shape)
+        noise = _noise(key_noise, position)
         position = jnp.where(index % 2 == 0, position, (1 + so_far.turn) * noise)
         near = so_far.position + scales[index] * noise
         around = (so_far.turn > 0) & (index % 4 >= 2)
@@ -295,18 +301,19 @@ def _best_candidate(
     def one_round(so_far: _Search) -> _Search:
         own_key = jnp.where(so_far.turn == 0, key, jax.random.fold_in(key, so_far.turn))
 
-        def judged(
-            given: tuple[KeyArray, Int[Array, ""]],
-        ) -> tuple[Position, Theta, Float[Array, ""], Flag, Count]:
-            position, exact = candidate(*given, so_far)
+        def judged(index: Count) -> tuple[Position, Theta, Float[Array, ""], Flag, Count]:
+            position, exact = candidate(jax.random.fold_in(own_key, index), index, so_far)
             log_prior = prior.log_density(position, exact)
             log_likelihood, impossible = look(position, exact)
             return position, exact, log_prior + log_likelihood, jnp.isfinite(log_prior), impossible
 
-        keys = jax.random.split(own_key, CANDIDATES)
-        positions, exacts, scores, prior_ok, counts = jax.lax.map(
-            judged, (keys, jnp.arange(CANDIDATES))
-        )
+        def write(index: Count, rows: PyTree) -> PyTree:
+            return jax.tree.map(lambda a, b: a.at[index].set(b), rows, judged(index))
+
+        blank = (so_far.position, so_far.exact, jnp.array(-jnp.inf), False, jnp.int32(0))
+        rows = jax.tree.map(lambda a: jnp.stack([a] * CANDIDATES), blank)
+        rows = jax.lax.fori_loop(0, candidates, write, rows)
+        positions, exacts, scores, prior_ok, counts = rows
         counts = jnp.where(prior_ok, counts, MOST_ROWS)
         scores = jnp.where((counts == 0) & jnp.isfinite(scores), scores, -jnp.inf)
         best = jnp.where(jnp.any(jnp.isfinite(scores)), jnp.argmax(scores), jnp.argmin(counts))
@@ -324,19 +331,21 @@ def _best_candidate(
         kept = so_far._replace(turn=new.turn, prior_ok=new.prior_ok)
         return jax.tree.map(lambda a, b: jnp.where(better, a, b), new, kept)
 
-    position, exact = prior.split(prior.sample(key))
+    like = {name: jnp.zeros(prior.shapes[name]) for name in prior.exact}
     first = _Search(
         jnp.int32(0),
-        position,
-        exact,
+        jnp.zeros(prior.size),
+        like,
         jnp.array(-jnp.inf),
         jnp.int32(MOST_ROWS),
         jnp.array(False),
-        jnp.ones(position.shape),
+        jnp.ones(prior.size),
     )
-    return jax.lax.while_loop(
-        lambda search: (search.turn < rounds) & ~jnp.isfinite(search.score), one_round, first
-    )
+
+    def goes_on(search: _Search) -> Flag:
+        return (search.turn < ROUNDS) & ~jnp.isfinite(search.score)
+
+    return jax.lax.while_loop(goes_on, one_round, first)
 
 
 def first_buffer(layout: Layout, data: Observed, needed: int) -> Rejected:
