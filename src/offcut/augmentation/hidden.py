@@ -11,7 +11,7 @@ limits are compared in the precision in which the data came, or the limits if th
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -395,7 +395,7 @@ def _hidden_parts(
     )
 
 
-def _padded(rows: Shaped[np.ndarray, " m *d"], value: float) -> Array:
+def _padded(rows: Shaped[np.ndarray, " m *d"], value: float) -> Any:
     """Up to one of a few sizes, so that data with as many hidden values or so share programs."""
     more = np.full((bucket(len(rows), FEWEST), *rows.shape[1:]), value, rows.dtype)
     more[: len(rows)] = rows

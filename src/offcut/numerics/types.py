@@ -7,11 +7,12 @@ that a shape in a signature is true. The names here are for what is no single ar
 
 from __future__ import annotations
 
+import numpy as np
 from jaxtyping import Array, Key, PyTree, Shaped
 
 #: One random key.
 KeyArray = Key[Array, ""]
-#: One point: a number, a vector, or a dict or tuple of such.
-Point = PyTree[Shaped[Array, "..."]]
+#: One point: a number, a vector, or a dict or tuple of such; NumPy's on their way to a program.
+Point = PyTree[Shaped[Array | np.ndarray, "..."]]
 #: Points in rows: the same tree, every leaf with a first axis of one length.
-Points = PyTree[Shaped[Array, "_ ..."]]
+Points = PyTree[Shaped[Array | np.ndarray, "_ ..."]]

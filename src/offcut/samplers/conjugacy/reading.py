@@ -15,6 +15,7 @@ rules are exact as long as JAX's operations mean what they meant when the rules 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -220,8 +221,67 @@ def _any_monomials(operands: Sequence[Value]) -> bool:
     return any(isinstance(operand, Monomials) for operand in operands)
 
 
-def _bind(equation: core.JaxprEqn, operands: list[Value]) -> Sequence[jax.Array]:
-    result = equation.primitive.bind(*operands, **equation.params)
+def _broadcast(
+    x: np.ndarray, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], **_: object
+) -> np.ndarray:
+    sizes = [1] * len(shape)
+    for size, place in zip(x.shape, broadcast_dimensions, strict=True):
+        sizes[place] = size
+    return np.broadcast_to(x.reshape(sizes), shape)
+
+
+def _sliced(
+    x: np.ndarray,
+    start_indices: tuple[int, ...],
+    limit_indices: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+) -> np.ndarray:
+    steps = strides or (1,) * x.ndim
+    return x[tuple(map(slice, start_indices, limit_indices, steps))]
+
+
+def _sliced_at(x: np.ndarray, *starts: np.ndarray, slice_sizes: tuple[int, ...]) -> np.ndarray:
+    places = [
+        int(np.clip(start, 0, size - width))
+        for start, size, width in zip(starts, x.shape, slice_sizes, strict=True)
+    ]
+    return x[tuple(slice(a, a + width) for a, width in zip(places, slice_sizes, strict=True))]
+
+
+#: What NumPy does to the bit as JAX would, which would compile each operation by itself.
+_NUMPY: dict[str, Callable[..., np.ndarray]] = {
+    "reshape": lambda x, new_sizes, dimensions, **_: np.transpose(x, dimensions).reshape(new_sizes),
+    "squeeze": lambda x, dimensions: np.squeeze(x, dimensions),
+    "transpose": lambda x, permutation: np.transpose(x, permutation),
+    "concatenate": lambda *parts, dimension: np.concatenate(parts, dimension),
+    "broadcast_in_dim": _broadcast,
+    "slice": _sliced,
+    "dynamic_slice": _sliced_at,
+    "copy": lambda x: x,
+    "convert_element_type": lambda x, new_dtype, **_: x.astype(new_dtype),
+}
+#: The same, of double precision.
+_EXACT: dict[str, Callable[..., np.ndarray]] = {
+    "neg": np.negative,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "sqrt": lambda x, **_: np.sqrt(x),
+}
+_NUMPY |= _EXACT
+
+
+def _bind(equation: core.JaxprEqn, operands: list[Value]) -> Sequence[jax.Array | np.ndarray]:
+    plain = _NUMPY.get(equation.primitive.name)
+    parameters = equation.params
+    if equation.primitive.name in _EXACT and any(
+        np.asarray(a).dtype != np.float64 for a in operands
+    ):
+        plain = None  # whole numbers overflow in ways of their own
+    if plain is not None:
+        with contextlib.suppress(TypeError), np.errstate(all="ignore"):  # parameters of a new JAX
+            return [np.asarray(plain(*map(np.asarray, operands), **parameters))]
+    result = equation.primitive.bind(*operands, **parameters)
     return result if equation.primitive.multiple_results else [result]
 
 
@@ -236,7 +296,7 @@ def _move(
     before: tuple[Value, ...] = (),
 ) -> Monomials:
     parts = zip(*map(_lifted, moved), strict=True)
-    results = [_bind(equation, [*before, *map(jnp.asarray, part), *after])[0] for part in parts]
+    results = [_bind(equation, [*before, *part, *after])[0] for part in parts]
     return monomials(*results)
 
 
