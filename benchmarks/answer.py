@@ -170,7 +170,7 @@ class Row:
 
 #: Titles of columns in two lines, and their widths.
 COLUMNS = (
-    ("", "", 25),
+    ("", "", 32),
     ("", "n", 5),
     ("", "import", 6),
     ("", "first", 6),
@@ -196,7 +196,7 @@ class Table:
     def line(self, row: Row) -> str:
         targets, judged = row.case.targets, row.library == OFFCUT
         return _cells([
-            row.case.words if judged else "  the same in NumPyro",
+            _words(row.case) if judged else "  the same in NumPyro",
             f"{row.case.n:,}",
             f"{min(row.imports):.2f}",
             f"{min(call.seconds for call in row.first):.2f}",
@@ -226,6 +226,12 @@ class Table:
         self.judged += 1
         self.met += value <= most
         return "met" if value <= most else "missed"
+
+
+def _words(case: Case) -> str:
+    """Its name, and the number of sweeps where it is not that of a default call."""
+    given = case.settings
+    return case.words + (f", {given['warmup']} + {given['draws']}" if "draws" in given else "")
 
 
 def _cells(texts: list[str]) -> str:
@@ -264,8 +270,7 @@ def _progress(row: Row, repeat: int, repeats: int, seconds: float) -> None:
 def _print(rows: list[Row], repeats: int) -> None:
     print("\nFrom the start to the first answer: CPU-seconds in fresh processes, the best of")
     print(f"{repeats} repeats in turn, {CHAINS} chains of {WARMUP:,} + {DRAWS:,} sweeps", end="")
-    few = next((row.case.settings for row in rows if "draws" in row.case.settings), None)
-    print(f" (mixtures {few['warmup']} + {few['draws']})." if few else ".")
+    print(" where no other number is given.")
     print("first - second: without what the first call spends on importing modules, which stands")
     print("beside it; a star says that with these the target would be missed. NumPyro: a chain is")
     print(

@@ -237,8 +237,8 @@ def mixture(weights: str) -> Any:
     return offcut.TruncatedMixture(offcut.regions.Box(0, 1), 50, weights=weights)
 
 
-#: Few sweeps, or those of the second call would drown what is measured.
-FEW = {"warmup": 50, "draws": 50}
+#: Fewer sweeps where those of the second call would drown what is measured.
+FEWER, FEW = {"warmup": 200, "draws": 200}, {"warmup": 50, "draws": 50}
 MODEL, MIXTURE = Targets(7, 2), Targets(14, 3.5)
 
 CASES = {
@@ -264,19 +264,19 @@ CASES = {
         Case(
             "density", "GPDensity", 190, 170,
             lambda n: {"data": np.random.default_rng(4).normal(size=n)}, density, MODEL,
-            constructor="GPDensity",
+            FEWER, "GPDensity",
         ),
         Case(
             "intensity", "GPIntensity", 190, 170,
             lambda n: {"data": np.random.default_rng(4).uniform(size=n)}, intensity, MODEL,
-            constructor="GPIntensity",
+            FEWER, "GPIntensity",
         ),
         Case(
-            "latent", "mixture, latent weights", 2000, 1900, mixture_data,
+            "latent", "mixture, latent", 2000, 1900, mixture_data,
             lambda: mixture("latent"), MIXTURE, FEW, "TruncatedMixture",
         ),
         Case(
-            "window", "mixture, window weights", 2000, 1900, mixture_data,
+            "window", "mixture, window", 2000, 1900, mixture_data,
             lambda: mixture("window"), MIXTURE, FEW, "TruncatedMixture",
         ),
     )

@@ -4,7 +4,9 @@ XLA's runtime on a CPU pays for every instruction in a loop's body and for every
 carries (jax issues 36799 and 40150), and its compiler for every instruction at all. Counted in the
 optimised program that the driver runs: instructions that are executed (a fusion is one; parameters,
 constants, tuples and bitcasts are none), those of all branches, without and with the loops inside.
-A loop is named by the function that wrote it; an indented one is inside the one above.
+A loop is named by the function that wrote it; an indented one is inside the one above. So
+``_block_function.run`` is a sweep, ``integrate`` (``dynamic_…`` for NUTS, ``static_…`` for HMC) a
+leapfrog step.
 """
 
 from __future__ import annotations
@@ -131,7 +133,8 @@ def block_of(case: Case) -> Text:
 def main() -> None:
     """One table for each model."""
     os.environ["OFFCUT_CACHE"] = "off"
-    print("\nLoops of a block of sweeps: instructions in a round, and arrays that are carried\n")
+    print("\nLoops of a block of sweeps: instructions in a round, and arrays that are carried.")
+    print("_block_function.run is a sweep, ..._integration.integrate a leapfrog step.\n")
     print(f"{'':58} instructions   with loops   carried")
     print(f"{'':58} of its own     inside        leaves")
     cases = {"conjugate": CONJUGATE, **{name: CASES[name] for name in SHOWN}}
