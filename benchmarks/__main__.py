@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--only", choices=SECTIONS)
     parser.add_argument("--pictures", type=Path, help="a folder for the curves of section 6")
     parser.add_argument("--cases", nargs="+", help="some rows of section 8; all by default")
-    parser.add_argument("--repeats", type=int, default=3, help="of section 8")
+    parser.add_argument("--repeats", type=int, default=2, help="of section 8")
     options = parser.parse_args()
     cores = os.sched_getaffinity(0)
     if options.grow:

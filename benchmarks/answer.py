@@ -3,7 +3,9 @@
 A script's first call compiles, its second does not: their difference is what a user waits for
 besides sampling. Measured without any cache, and with one that another process has filled; NumPyro
 beside it where it has the same posterior (with JAX's own cache, which its users would have to
-switch on). The figures that were promised stand beside those measured.
+switch on). The figures that were promised stand beside those measured. Each process has one core:
+on several, threads that wait for each other count as work, and the more the busier the machine is
+(a second call of GPDensity took from 2.6 to 10 CPU-seconds on two cores, from 2.0 to 2.2 on one).
 
 ``python -m benchmarks.answer CASE LIBRARY CALLS`` is one such process; it prints JSON.
 """
@@ -85,6 +87,7 @@ class Compilations:
 
 def child(case: Case, library: str, calls: list[str]) -> dict[str, Any]:
     """The calls one after the other, each with the data of ``n`` or of another size."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     call = _imported(case, library)
     imported = time.process_time()  # since the process began: Python's own start too
     data = {"n": case.data(case.n), "other": case.data(case.other)}
@@ -268,8 +271,10 @@ def _progress(row: Row, repeat: int, repeats: int, seconds: float) -> None:
 
 
 def _print(rows: list[Row], repeats: int) -> None:
-    print("\nFrom the start to the first answer: CPU-seconds in fresh processes, the best of")
-    print(f"{repeats} repeats in turn, {CHAINS} chains of {WARMUP:,} + {DRAWS:,} sweeps", end="")
+    print(
+        "\nFrom the start to the first answer: CPU-seconds in fresh processes on one core, the best"
+    )
+    print(f"of {repeats} repeats in turn, {CHAINS} chains of {WARMUP:,} + {DRAWS:,} sweeps", end="")
     print(" where no other number is given.")
     print("first - second: without what the first call spends on importing modules, which stands")
     print("beside it; a star says that with these the target would be missed. NumPyro: a chain is")
