@@ -182,7 +182,8 @@ COLUMNS = (
     ("first - second,", "no cache", 20),
     ("first - second,", "warm cache", 20),
     ("programs", "in the first", 15),
-    ("another n, same process:", "programs      seconds", 21),
+    ("programs", "in the second", 15),
+    ("another n, same process", "programs        seconds", 23),
     ("another n, new", "process, warm", 15),
 )
 
@@ -208,6 +209,7 @@ class Table:
             self.seconds(row, row.first, targets.cold if judged else None),
             self.seconds(row, row.warm, targets.warm if judged else None),
             self.count(row.first[0], MOST_PROGRAMS if judged else None),
+            self.count(row.second[0], 0 if judged else None),
             f"{self.count(row.other[0], 0 if judged else None)} {row.other[0].seconds:6.2f}",
             self.count(row.other_warm[0], 0 if judged else None),
         ])  # fmt: skip
@@ -271,16 +273,13 @@ def _progress(row: Row, repeat: int, repeats: int, seconds: float) -> None:
 
 
 def _print(rows: list[Row], repeats: int) -> None:
-    print(
-        "\nFrom the start to the first answer: CPU-seconds in fresh processes on one core, the best"
-    )
-    print(f"of {repeats} repeats in turn, {CHAINS} chains of {WARMUP:,} + {DRAWS:,} sweeps", end="")
-    print(" where no other number is given.")
-    print("first - second: without what the first call spends on importing modules, which stands")
-    print("beside it; a star says that with these the target would be missed. NumPyro: a chain is")
-    print(
-        "one compiled function of key and data, called four times; its warm cache is JAX's own.\n"
-    )
+    print(f"""
+From the start to the first answer: CPU-seconds in fresh processes on one core, the best of
+{repeats} repeats in turn; {CHAINS} chains of {WARMUP:,} + {DRAWS:,} sweeps, or as it says.
+first - second: without what the first call spends on importing modules, which stands beside it;
+a star says that with these the target would be missed. NumPyro: a chain is one compiled function
+of key and data, called four times; its warm cache is JAX's own.
+""")
     lines = Table()
     print(lines.header())
     for row in rows:
