@@ -87,7 +87,6 @@ class Compilations:
 
 def child(case: Case, library: str, calls: list[str]) -> dict[str, Any]:
     """The calls one after the other, each with the data of ``n`` or of another size."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     call = _imported(case, library)
     imported = time.process_time()  # since the process began: Python's own start too
     data = {"n": case.data(case.n), "other": case.data(case.other)}
@@ -254,11 +253,15 @@ def table(names: list[str] | None, repeats: int) -> None:
             rows.append(Row(case, OFFCUT, Path(directory)))
             if case.numpyro is not None:
                 rows.append(Row(case, NUMPYRO, Path(directory)))
-        started = time.monotonic()
-        for repeat in range(repeats):
-            for row in rows:
-                row.measure()
-                _progress(row, repeat, repeats, time.monotonic() - started)
+        started, cores = time.monotonic(), os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cores)})  # before children start: BLAS counts cores at once
+        try:
+            for repeat in range(repeats):
+                for row in rows:
+                    row.measure()
+                    _progress(row, repeat, repeats, time.monotonic() - started)
+        finally:
+            os.sched_setaffinity(0, cores)
     _print(rows, repeats)
 
 
