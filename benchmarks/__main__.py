@@ -7,6 +7,9 @@
 5. A sweep of the truncated mixture against plain NumPy, at 7,000 and a million events.
 6. Draws of frames against NumPy; samplers of concentrations against Numba and NumPy.
 7. Gaussian process densities: time for a sweep, effective draws per second of all samplers.
+8. The first answer: import, first and second call, what they compile, with a cache and without, in
+   fresh processes, against NumPyro and the targets.
+9. What XLA made of a block of sweeps: instructions of each loop, and leaves that it carries.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ from pathlib import Path
 
 import numpy as np
 
-SECTIONS = ("numba", "growth", "kernels", "truncation", "mixtures", "langevin", "densities")
+SECTIONS = (
+    *("numba", "growth", "kernels", "truncation", "mixtures", "langevin", "densities"),
+    *("answer", "programs"),
+)
 
 
 def timed(function, repeats: int) -> float:
@@ -206,6 +212,8 @@ def main() -> None:
     parser.add_argument("--densities", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--only", choices=SECTIONS)
     parser.add_argument("--pictures", type=Path, help="a folder for the curves of section 6")
+    parser.add_argument("--cases", nargs="+", help="some rows of section 8; all by default")
+    parser.add_argument("--repeats", type=int, default=2, help="of section 8")
     options = parser.parse_args()
     cores = os.sched_getaffinity(0)
     if options.grow:
@@ -259,6 +267,14 @@ def main() -> None:
         from benchmarks import densities
 
         densities.main()
+    if options.only in (None, "answer"):
+        from benchmarks import answer
+
+        answer.table(options.cases, options.repeats)
+    if options.only in (None, "programs"):
+        from benchmarks import programs
+
+        programs.main()
 
 
 if __name__ == "__main__":

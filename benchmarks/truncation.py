@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from numpyro import infer
 
 import offcut
+from benchmarks.cases import in_numpyro
 from offcut.numerics.ess import effective_size
 from offcut.regions import Box
 
@@ -44,26 +44,19 @@ def our_model():
 def numpyro_run(x: np.ndarray, draws: int) -> tuple[float, float, dict]:
     """Seconds for warm-up and for draws (compiled before), and the draws."""
 
-    def model() -> None:
+    def model(recorded: jax.Array) -> None:
         loc = numpyro.sample("loc", LOC)
         variance = numpyro.sample("variance", VARIANCE)
-        numpyro.sample("x", dist.TruncatedNormal(loc, jnp.sqrt(variance), low=0.0, high=1.0), obs=x)
+        passed = dist.TruncatedNormal(loc, jnp.sqrt(variance), low=0.0, high=1.0)
+        numpyro.sample("x", passed, obs=recorded)
 
-    with jax.enable_x64(True):
-        mcmc = infer.MCMC(
-            infer.NUTS(model),
-            num_warmup=WARMUP,
-            num_samples=draws,
-            num_chains=CHAINS,
-            chain_method="sequential",
-            progress_bar=False,
-        )
-        mcmc.run(jax.random.key(0))
-        started = time.perf_counter()
-        mcmc.run(jax.random.key(1))  # the same program again: nothing is compiled
-        total = time.perf_counter() - started
-        warm = total * WARMUP / (WARMUP + draws)  # warm-up by itself would be compiled anew
-        return warm, total - warm, mcmc.get_samples(group_by_chain=True)
+    run = in_numpyro(model, CHAINS, WARMUP, draws)
+    run(0, x)
+    started = time.perf_counter()
+    chains = run(1, x)  # the same program again: nothing is compiled
+    total = time.perf_counter() - started
+    warm = total * WARMUP / (WARMUP + draws)  # warm-up by itself would be compiled anew
+    return warm, total - warm, {name: np.stack([c[name] for c in chains]) for name in chains[0]}
 
 
 def our_run(model, how: dict, x: np.ndarray, draws: int) -> tuple[float, float, dict]:
