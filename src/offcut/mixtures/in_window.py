@@ -39,6 +39,7 @@ from offcut.mixtures.exchange_moves import accept_in_turn, log_ratio_of, no_grow
 from offcut.mixtures.rejections import CellRun, Proposed, not_begun, run_cells
 from offcut.mixtures.sampler import Mixture, MixtureSampler
 from offcut.mixtures.split_merge import Units
+from offcut.numerics.keys import walled
 from offcut.numerics.normal import Components, features, size
 from offcut.numerics.types import KeyArray
 
@@ -86,7 +87,7 @@ class WindowSampler(MixtureSampler[WindowState]):
     def step(
         self, key: KeyArray, state: WindowState, stage: Stage, data: MixtureData
     ) -> tuple[WindowState, Info]:
-        key_shape, key_y, key_rest = jax.random.split(key, 3)
+        key_shape, key_y, key_rest = jax.random.split(walled(key), 3)
         known = state.count >= 0
         events = all_events(self.layout, data)
         cells = self._cells(state.labels, data)

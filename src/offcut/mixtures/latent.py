@@ -57,6 +57,7 @@ from offcut.mixtures.sampler import Mixture, MixtureSampler
 from offcut.mixtures.split_merge import Units
 from offcut.mixtures.weights import Sticks
 from offcut.numerics.arrays import write_rows
+from offcut.numerics.keys import walled
 from offcut.numerics.normal import Components, size
 from offcut.numerics.types import KeyArray
 
@@ -88,7 +89,7 @@ class LatentSampler(MixtureSampler[LatentState]):
     def step(
         self, key: KeyArray, state: LatentState, stage: Stage, data: MixtureData
     ) -> tuple[LatentState, Info]:
-        key_y, key_labels, key_shape, key_rest = jax.random.split(key, 4)
+        key_y, key_labels, key_shape, key_rest = jax.random.split(walled(key), 4)
         before, layout, mixture = state.rejected, self.layout, state.mixture
         # Y is drawn into the section that is not in use.
         attempts, run, over = self.redraw(

@@ -53,6 +53,7 @@ from offcut.base import MOST_REJECTED
 from offcut.mixtures.allocation import add_by_label, rejected_chunk, unit_features
 from offcut.mixtures.data import MixtureLayout
 from offcut.numerics.arrays import exclusive_count, write_rows
+from offcut.numerics.keys import rolled
 from offcut.numerics.normal import size
 from offcut.numerics.types import KeyArray, Points
 
@@ -212,8 +213,7 @@ def draw_numbers(key: KeyArray, propose: Propose, rates: Float[Array, "G K"]) ->
     """Poisson numbers of proposals."""
     key_numbers, key_points = jax.random.split(key)
     # JAX's Poisson sampler insists on its own implementation of the same generator.
-    plain = jax.random.wrap_key_data(jax.random.key_data(key_numbers), impl="threefry2x32")
-    numbers = jax.random.poisson(plain, rates.reshape(-1), dtype=jnp.int32)
+    numbers = jax.random.poisson(rolled(key_numbers), rates.reshape(-1), dtype=jnp.int32)
     return Proposals(key_points, propose, jnp.cumsum(numbers))
 
 

@@ -94,7 +94,7 @@ class MixtureSampler(Sampler, Generic[State]):
     def _first_draw(self, key: KeyArray, totals: Float[Array, "K F"], data: MixtureData) -> State:
         """Weights and components given first totals, and the rest of a state."""
         width = size(self.layout.d)
-        key_weights, key_components, key_rest = jax.random.split(key, 3)
+        key_weights, key_components, key_rest = jax.random.split(keys.walled(key), 3)
         mixture = Mixture(
             self.weights.first(key_weights, totals[:, width:].T),
             draw_all(key_components, data.base, totals[:, :width]),

@@ -77,15 +77,15 @@ def _split(key: Words, shape: tuple[int, ...]) -> UInt32[Array, "*split 2"]:
 def _random_bits(key: Words, width: int, shape: tuple[int, ...]) -> Shaped[Array, "*bits"]:
     """Bits, with a wall behind them: XLA would fuse the hash into what follows, and slow both.
 
-    A conditional is such a wall. Both its branches give the same bits, so nothing depends on which
-    is taken; few bits are not worth it.
+    A conditional is such a wall, whose other branch is never taken; XLA does not see that. Few bits
+    are not worth it.
     """
     if math.prod(shape) < _WORTH_A_WALL:
         return _hashed_bits(key, width, shape)
     return lax.cond(
-        key[0] != key[1],
+        (key[0] | np.uint32(1)) != 0,
         lambda: _hashed_bits(key, width, shape),
-        lambda: _hashed_bits(key, width, shape) + np.zeros((), _WIDTHS[width]),
+        lambda: jnp.zeros(shape, _WIDTHS[width]),
     )
 
 
@@ -109,6 +109,33 @@ _IMPLEMENTATION = define_prng_impl(
     fold_in=_fold_in,
     name="offcut_threefry2x32",
     tag="off",
+)
+
+
+def _walled_split(key: Words, shape: tuple[int, ...]) -> UInt32[Array, "*split 2"]:
+    return lax.cond(
+        (key[0] | np.uint32(1)) != 0,
+        lambda: _split(key, shape),
+        lambda: jnp.zeros((*shape, 2), np.uint32),
+    )
+
+
+def _walled_fold_in(key: Words, data: ArrayLike) -> Words:
+    return lax.cond(
+        (key[0] | np.uint32(1)) != 0,
+        lambda: _fold_in(key, data),
+        lambda: jnp.zeros(2, np.uint32),
+    )
+
+
+_WALLED = define_prng_impl(
+    key_shape=(2,),
+    seed=_seed,
+    split=_walled_split,
+    random_bits=_random_bits,
+    fold_in=_walled_fold_in,
+    name="offcut_walled_threefry2x32",
+    tag="ofw",
 )
 
 
@@ -170,6 +197,24 @@ def fast(key: object) -> KeyArray:
     return key
 
 
+def walled(key: KeyArray) -> KeyArray:
+    """The key as one with a wall behind every split and fold as well: for large programs.
+
+    XLA fuses the hash of a key into each of the places that use it, with those of the keys that it
+    comes from: a mixture's sweep had 130 hashes for the 60 that were written, half of the time that
+    it took to compile. A wall costs a fraction of a microsecond. The bits are the same.
+    """
+    return jax.random.wrap_key_data(jax.random.key_data(key), impl=_WALLED)
+
+
+def rolled(key: KeyArray) -> KeyArray:
+    """The key as one of JAX's, which gives the same bits: for programs that run once.
+
+    There the compiler's time counts, not that of the program: a loop is compiled sooner.
+    """
+    return jax.random.wrap_key_data(jax.random.key_data(key), impl="threefry2x32")
+
+
 def with_native_fallback(draw: Callable[..., R]) -> Callable[..., R]:
     """``draw(key, ...)``, called with JAX's own key type where it insists on that.
 
@@ -182,7 +227,6 @@ def with_native_fallback(draw: Callable[..., R]) -> Callable[..., R]:
         try:
             return draw(key, *arguments)
         except NotImplementedError:
-            native = jax.random.wrap_key_data(jax.random.key_data(key), impl="threefry2x32")
-            return draw(native, *arguments)
+            return draw(rolled(key), *arguments)
 
     return call
