@@ -53,8 +53,8 @@ from offcut.base import MOST_REJECTED
 from offcut.mixtures.allocation import add_by_label, rejected_chunk, unit_features
 from offcut.mixtures.data import MixtureLayout
 from offcut.numerics.arrays import exclusive_count, write_rows
-from offcut.numerics.keys import rolled
 from offcut.numerics.normal import size
+from offcut.numerics.poisson import poisson
 from offcut.numerics.types import KeyArray, Points
 
 #: What a run collects.
@@ -212,9 +212,7 @@ class Proposals(NamedTuple):
 def draw_numbers(key: KeyArray, propose: Propose, rates: Float[Array, "G K"]) -> Proposals:
     """Poisson numbers of proposals."""
     key_numbers, key_points = jax.random.split(key)
-    # JAX's Poisson sampler insists on its own implementation of the same generator.
-    numbers = jax.random.poisson(rolled(key_numbers), rates.reshape(-1), dtype=jnp.int32)
-    return Proposals(key_points, propose, jnp.cumsum(numbers))
+    return Proposals(key_points, propose, jnp.cumsum(poisson(key_numbers, rates.reshape(-1))))
 
 
 def run_poisson(
