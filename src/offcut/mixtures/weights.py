@@ -163,7 +163,7 @@ class Sticks:
         With R_k = sum_{j>=k} lambda_j, so that 1 - v_k = R_{k+1} / R_k and u = R_1, it is
         (lambda_K / u)^(alpha - 1) / (u prod_{k<K} R_k).
         """
-        log_behind = lax.cumlogsumexp(log_rates[0], reverse=True)
+        log_behind = _log_sums_behind(log_rates[0])
         log_u = log_behind[0]
         last = (state.alpha - 1.0) * (log_rates[0, -1] - log_u)
         return last - jnp.sum(log_behind[:-1]) - log_u
@@ -219,6 +219,20 @@ def swap_labels(
 
     start = (jnp.arange(K), jnp.zeros(()))
     return lax.fori_loop(0, 1 + SWAPS, swap, start)[0]
+
+
+def _log_sums_behind(logs: Float[Array, " K"]) -> Float[Array, " K"]:
+    """log of the sum of each and all behind it, one after the other.
+
+    ``lax.cumlogsumexp`` makes several passes over the whole vector, and on a CPU takes four to ten
+    times as long, for 20 components as for 1000.
+    """
+
+    def one(behind: Float[Array, ""], own: Float[Array, ""]) -> tuple:
+        both = jnp.logaddexp(behind, own)
+        return both, both
+
+    return lax.scan(one, jnp.array(-jnp.inf), logs, reverse=True)[1]
 
 
 def _behind(counts: Float[Array, " K"]) -> Float[Array, " K"]:
