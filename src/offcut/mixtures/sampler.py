@@ -160,8 +160,11 @@ class MixtureSampler(Sampler, Generic[State]):
         totals: Float[Array, "labels F"],
         stage: Stage,
         data: MixtureData,
-    ) -> tuple[State, Stats]:
-        """Splits and merges, weights, components and their masses, given labels and rejections."""
+    ) -> tuple[State, Stats, Float[Array, "windows K"]]:
+        """Splits and merges, weights, components and their masses, given labels and rejections.
+
+        Also returns statistics, and the relative errors of the masses.
+        """
         layout, K, width = self.layout, self.layout.components, size(self.layout.d)
         key_moves, key_weights, key_components, key_masses = jax.random.split(key, 4)
         moved = split_merge(
@@ -191,21 +194,13 @@ class MixtureSampler(Sampler, Generic[State]):
             "merges": moved.merges,
         }
         mixture = Mixture(weights, components, masses.log, state.mixture.frame)
-        state = self.moved(state, mixture, moved.units, new_name)
-        return state, {**stats, **self.density_stats(state, masses.error, data)}
+        return self.moved(state, mixture, moved.units, new_name), stats, masses.error
 
-    def no_stats(self, data: MixtureData) -> Stats:
-        """Statistics of a step that was not made."""
+    def not_moved(self, state: State) -> tuple[State, Stats, Float[Array, "windows K"]]:
+        """The same of a step that is not made."""
         none = jnp.int32(0)
-        return {
-            "occupied": none,
-            "splits": none,
-            "merges": none,
-            "ghost_share": jnp.zeros(()),
-            "window_mass_error": jnp.zeros(()),
-            "unresolved_weight": jnp.zeros(()),
-            "log_density": jnp.zeros(data.probes.shape[0]),
-        }
+        stats = {"occupied": none, "splits": none, "merges": none}
+        return state, stats, jnp.zeros_like(state.mixture.log_mass)
 
     def scaled_windows(self, data: MixtureData) -> list[ScaledWindow]:
         """One for all groups, or one for each."""
@@ -240,6 +235,8 @@ class MixtureSampler(Sampler, Generic[State]):
     ) -> Stats:
         """Latent weight of ghosts, and log density in the window at the probes; by how much the
         latter may fail to integrate to one, and the weight of components that are not in it.
+
+        Called where ``record`` is, outside of all branches: what both need is compiled once.
         """
         layout, mixture, log_weights = self.layout, state.mixture, state.mixture.weights.log_weights
         ghost = jnp.all(mixture.log_mass < np.log(GHOST_MASS), axis=0)
