@@ -320,6 +320,7 @@ def test_windows_are_looked_up_by_name(names, float64):
     window = ByGroup(dict(zip(names, (PRE, POST), strict=True)))
     model = offcut.TruncatedMixture(window, components=2)
     sampler, data, observed = prepare(model, x, group)
+    data = jax.tree.map(jnp.asarray, data)  # as in a program
     assert sampler.layout.groups == 2
     assert sampler.layout.names == tuple(map(str, sorted(names)))
     np.testing.assert_array_equal(observed["group"], group)

@@ -93,7 +93,7 @@ def simulate(sampler, counts, budget, key):
     x = y[jnp.arange(n), first]
     own = labels[jnp.arange(n), first].astype(jnp.int32)
     occupied = jnp.sum(jnp.zeros(K, bool).at[own].set(True))
-    rows = layout.chunks * layout.chunk
+    rows = layout.rows
     data = MixtureData(
         jnp.zeros((D, rows)).at[:, :n].set(x.T),
         jnp.zeros(rows, jnp.int32).at[:n].set(group.astype(jnp.int32)),

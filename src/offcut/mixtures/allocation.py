@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -22,15 +23,17 @@ from offcut.augmentation.rejections import Rejected
 from offcut.mixtures.data import MixtureData, MixtureLayout
 from offcut.numerics.arrays import materialised
 from offcut.numerics.normal import Components, coefficients, features
-from offcut.numerics.types import KeyArray
+from offcut.numerics.types import AnyArray, KeyArray
 
 
 def unit_features(
-    layout: MixtureLayout, x: Float[Array, "d m"], group: Int[Array, " m"]
-) -> Float[Array, "F m"]:
-    """Features of points and indicators of their groups."""
-    groups = jnp.arange(layout.groups, dtype=group.dtype)
-    return jnp.concatenate([features(x), (group[None, :] == groups[:, None]).astype(x.dtype)])
+    layout: MixtureLayout, x: Float[AnyArray, "d m"], group: Int[AnyArray, " m"]
+) -> Float[AnyArray, "F m"]:
+    """Features of points and indicators of their groups. Of NumPy's on the host."""
+    package = np if isinstance(x, np.ndarray) else jnp
+    groups = np.arange(layout.groups, dtype=group.dtype)
+    own = (group[None, :] == groups[:, None]).astype(x.dtype)
+    return package.concatenate([features(x), own])
 
 
 def event_chunk(
@@ -65,11 +68,6 @@ def rejected_chunk(
     )
     real = chunk * size + jnp.arange(size, dtype=jnp.int32) < rejected.count
     return RejectedChunk(x.T, label, owner, real)
-
-
-def chunks_of(layout: MixtureLayout, rejected: Rejected) -> Int[Array, ""]:
-    """How many chunks the held rejections fill."""
-    return -(-rejected.count // layout.chunk)
 
 
 def add_by_label(
@@ -130,7 +128,7 @@ def allocate(
         return labels, add_by_label(totals, label, phi)
 
     start = (jnp.full(layout.rows, K, jnp.int32), jnp.zeros((K + 1, w.shape[1])))
-    return lax.fori_loop(0, layout.chunks, one, start)
+    return lax.fori_loop(0, layout.chunks(n), one, start)
 
 
 def add_rejected(
@@ -143,11 +141,11 @@ def add_rejected(
         label = jnp.where(part.real, part.label, layout.components)
         return add_by_label(totals, label, unit_features(layout, part.x, part.owner))
 
-    return lax.fori_loop(0, chunks_of(layout, rejected), one, totals)
+    return lax.fori_loop(0, layout.chunks(rejected.count), one, totals)
 
 
 def all_events(layout: MixtureLayout, data: MixtureData) -> Float[Array, "rows F"]:
-    """Features of all events."""
+    """Features of all events; what lies behind their last chunk is 0."""
     size = layout.chunk
 
     def events(chunk: Int[Array, ""], phi: Float[Array, "rows F"]) -> Float[Array, "rows F"]:
@@ -156,7 +154,7 @@ def all_events(layout: MixtureLayout, data: MixtureData) -> Float[Array, "rows F
 
     width = features(data.x[:, :1]).shape[0] + layout.groups
     start = jnp.zeros((layout.rows, width))
-    return lax.fori_loop(0, layout.chunks, events, start)
+    return lax.fori_loop(0, layout.chunks(data.n), events, start)
 
 
 def rows_of(

@@ -164,15 +164,19 @@ def accept_in_turn(
     and would have.
     """
     uniform = jnp.log(jax.random.uniform(key, log_ratio.shape))
+    log_r, fresh = growth.log_r, fresh.astype(held.dtype)
 
-    def one(carry: tuple, k: Int[Array, ""]) -> tuple:
+    def one(carry: tuple, number: Int[Array, ""]) -> tuple:
+        """The first, in which nothing moves, finds log g of the weights as they are."""
         log_rates, log_g, total = carry
-        proposed = log_rates.at[:, k].add(growth.log_r[:, k])
+        k, moves = jnp.maximum(number - 1, 0), number > 0
+        proposed = log_rates.at[:, k].add(jnp.where(moves, log_r[:, k], 0.0))
         new_log_g = growth.log_measure(proposed)
-        more = total + fresh[k] - held[k]
+        more = total + jnp.where(moves, fresh[k] - held[k], 0)
         accepted = (uniform[k] < log_ratio[k] + new_log_g - log_g) & (more <= budget)
+        accepted |= ~moves
         new = (proposed, new_log_g, more)
         return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, carry), accepted
 
-    start = (growth.log_weights, growth.log_measure(growth.log_weights), jnp.sum(held))
-    return lax.scan(one, start, jnp.arange(log_ratio.shape[0]))[1]
+    start = (growth.log_weights, jnp.zeros(()), jnp.sum(held))
+    return lax.scan(one, start, jnp.arange(1 + log_ratio.shape[0]))[1][1:]

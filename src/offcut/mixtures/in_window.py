@@ -103,11 +103,12 @@ class WindowSampler(MixtureSampler[WindowState]):
         status = outcome(over, full=False, known=known)
         own, held = settle(~over, (run.collected.own, run.count), (state.own, state.count))
         state = state._replace(own=own, count=held)
-        state, stats = lax.cond(
+        state, stats, mass_error = lax.cond(
             status == OK,
             lambda: self._given_rejections(key_rest, state, stage, data),
-            lambda: (state, self.no_stats(data)),
+            lambda: self.not_moved(state),
         )
+        stats |= self.density_stats(state, mass_error, data)
         stats |= {"rejected": held, "attempts": attempts, "gave_up": over, "reshaped": reshaped}
         return state, Info(stats, status, run.missing)
 
@@ -214,7 +215,7 @@ class WindowSampler(MixtureSampler[WindowState]):
 
     def _given_rejections(
         self, key: KeyArray, state: WindowState, stage: Stage, data: MixtureData
-    ) -> tuple[WindowState, Stats]:
+    ) -> tuple[WindowState, Stats, Float[Array, "windows K"]]:
         """Labels, splits and merges, weights, components."""
         layout, mixture = self.layout, state.mixture
         key_labels, key_rest = jax.random.split(key)

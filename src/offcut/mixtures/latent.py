@@ -113,14 +113,15 @@ class LatentSampler(MixtureSampler[LatentState]):
             status = jnp.where((status == OK) & too_full, FULL, status)
         state = state._replace(rejected=held)
 
-        def given_rejections() -> tuple[LatentState, Stats]:
+        def given_rejections() -> tuple[LatentState, Stats, Float[Array, "windows K"]]:
             units, both = Units(labels, held, None), add_rejected(layout, totals, held)
             return self.given_labels(key_rest, state, units, both, stage, data)
 
         # Labels are changed in place, so that a step that failed must not get there.
-        state, stats = lax.cond(
-            status == OK, given_rejections, lambda: (state, self.no_stats(data))
+        state, stats, mass_error = lax.cond(
+            status == OK, given_rejections, lambda: self.not_moved(state)
         )
+        stats |= self.density_stats(state, mass_error, data)
         stats |= {"rejected": drawn, "attempts": attempts, "gave_up": over, "reshaped": reshaped}
         return state, Info(stats, status, run.missing)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import xarray as xr
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike
 from offcut.base import Model, Prepared, Request
 from offcut.errors import DataError, ModelError, SettingsError
 from offcut.methods import MIXTURE
-from offcut.mixtures.data import MixtureData, MixtureLayout, probes
+from offcut.mixtures.data import MixtureData, MixtureLayout, padded, probes
 from offcut.mixtures.evaluation import DENSITY_DRAWS, log_density, predict
 from offcut.mixtures.groups import as_names, as_numbers, find_groups, fitted_names, look_up
 from offcut.mixtures.in_window import WindowSampler
@@ -33,6 +32,7 @@ from offcut.mixtures.sampler import MixtureSampler
 from offcut.mixtures.weights import Concentration, Hierarchy, Sticks
 from offcut.mixtures.window import Window
 from offcut.models.data import HoldsValues, as_events
+from offcut.numerics.arrays import as_argument
 from offcut.numerics.normal import NormalInverseWishart
 from offcut.numerics.rendering import call
 from offcut.numerics.text import renamed
@@ -138,27 +138,23 @@ class TruncatedMixture(Model):
         group, names = find_groups(covariates, len(x))
         self._check_groups(names, covariates is not None)
         n, d = x.shape
-        self._check_inside(x[:, 0] if scalar else x, group, names)
-        base = self.base.for_data(x)
         looked_up = names if self.window.by_group else ()
         layout = MixtureLayout.of(n, d, len(names), self.components, looked_up)
         sampler = self._sampler(layout, scalar)
+        self._check_inside(sampler, x[:, 0] if scalar else x, group)
+        base = self.base.for_data(x)
         shift, scale = (
             x.mean(0),
             np.sqrt(np.diagonal(np.asarray(base.scale)) / max(base.degrees - d - 1, 1.0)),
         )
-        padded = np.zeros((d, layout.rows))
-        padded[:, :n] = ((x - shift) / scale).T
-        groups = np.zeros(layout.rows, np.int32)
-        groups[:n] = group
         arrays = MixtureData(
-            jnp.asarray(padded),
-            jnp.asarray(groups),
-            jnp.asarray(np.bincount(group, minlength=len(names)), jnp.int32),
-            jnp.asarray(shift),
-            jnp.asarray(scale),
+            as_argument(padded((x - shift) / scale, layout.rows).T),
+            as_argument(padded(group, layout.rows)),
+            as_argument(np.bincount(group, minlength=len(names)).astype(np.int32)),
+            as_argument(shift),
+            as_argument(scale),
             base.on_scale(shift, scale),
-            jnp.asarray(probes(n), jnp.int32),
+            as_argument(probes(n).astype(np.int32)),
         )
         observed = {"x": x[:, 0] if scalar else x}
         if covariates is not None:
@@ -342,11 +338,10 @@ class TruncatedMixture(Model):
             )
 
     def _check_inside(
-        self, x: Float[np.ndarray, "n ..."], group: Int[np.ndarray, " n"], names: tuple[str, ...]
+        self, sampler: MixtureSampler, x: Float[np.ndarray, "n ..."], group: Int[np.ndarray, " n"]
     ) -> None:
         """Every event must be possible."""
-        window = self.window.for_groups(names)
-        probability = np.asarray(window.probability(jnp.asarray(x), jnp.asarray(group)))
+        probability = sampler.probability_of(x, group)
         outside = np.flatnonzero(~(probability > 0))
         if outside.size:
             shown = ", ".join(map(str, outside[:5])) + (", ..." if outside.size > 5 else "")

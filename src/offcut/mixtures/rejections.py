@@ -50,10 +50,11 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from offcut.augmentation.algorithm1 import Block, UntilProposed, propose_until
 from offcut.augmentation.rejections import Rejected, section_rows
 from offcut.base import MOST_REJECTED
-from offcut.mixtures.allocation import add_by_label, chunks_of, rejected_chunk, unit_features
+from offcut.mixtures.allocation import add_by_label, rejected_chunk, unit_features
 from offcut.mixtures.data import MixtureLayout
 from offcut.numerics.arrays import exclusive_count, write_rows
 from offcut.numerics.normal import size
+from offcut.numerics.poisson import poisson
 from offcut.numerics.types import KeyArray, Points
 
 #: What a run collects.
@@ -211,10 +212,7 @@ class Proposals(NamedTuple):
 def draw_numbers(key: KeyArray, propose: Propose, rates: Float[Array, "G K"]) -> Proposals:
     """Poisson numbers of proposals."""
     key_numbers, key_points = jax.random.split(key)
-    # JAX's Poisson sampler insists on its own implementation of the same generator.
-    plain = jax.random.wrap_key_data(jax.random.key_data(key_numbers), impl="threefry2x32")
-    numbers = jax.random.poisson(plain, rates.reshape(-1), dtype=jnp.int32)
-    return Proposals(key_points, propose, jnp.cumsum(numbers))
+    return Proposals(key_points, propose, jnp.cumsum(poisson(key_numbers, rates.reshape(-1))))
 
 
 def run_poisson(
@@ -294,7 +292,7 @@ def with_fresh(
         return add(into, block.rejected & chosen[label], (points, label), group)
 
     into = held._replace(offset=offset, count=jnp.int32(0))
-    into = lax.fori_loop(0, chunks_of(layout, held), old, into)
+    into = lax.fori_loop(0, layout.chunks(held.count), old, into)
     return run_poisson(layout, proposals, fresh, into, chosen)
 
 
@@ -315,5 +313,5 @@ def counts_of(
         jnp.zeros(layout.components + 1, jnp.int32),
         jnp.zeros(layout.groups + 1, jnp.int32),
     )
-    by_label, by_group = lax.fori_loop(0, chunks_of(layout, rejected), one, start)
+    by_label, by_group = lax.fori_loop(0, layout.chunks(rejected.count), one, start)
     return by_label[:-1], by_group[:-1]

@@ -15,14 +15,16 @@ from offcut.augmentation.rejections import MOST_ATTEMPTS, Redrawn, redraw
 from offcut.base import Sampler, Stage, Stats, Variable
 from offcut.errors import StartError
 from offcut.mixtures.allocation import label_coefficients, unit_features
-from offcut.mixtures.data import MixtureData, MixtureLayout
+from offcut.mixtures.data import MixtureData, MixtureLayout, padded
 from offcut.mixtures.rejections import CellRun, Propose, Proposed
 from offcut.mixtures.split_merge import Units, split_merge
 from offcut.mixtures.weights import Hierarchy, Sticks, WeightState
 from offcut.mixtures.window import ScaledWindow, Window
 from offcut.mixtures.window_mass import Masses, anchors
+from offcut.numerics import keys
 from offcut.numerics.normal import Components, draw_all, size
 from offcut.numerics.types import KeyArray
+from offcut.programs.compiled import Program
 
 #: A component with less of its mass in the window is a ghost.
 GHOST_MASS = 0.01
@@ -75,11 +77,19 @@ class MixtureSampler(Sampler, Generic[State]):
         self.kernel_name = (
             f"BlockedGibbs(weights={self.process_on!r}, split_merge={moves}, reshape={reshapes})"
         )
-        self._begin = jax.jit(self._first_draw)
+        self._begin = Program(self._first_draw)
+        self._probability = Program(self.window.probability)
+
+    def probability_of(
+        self, x: Float[np.ndarray, "n ..."], group: Int[np.ndarray, " n"]
+    ) -> Float[np.ndarray, " n"]:
+        """Acceptance probability of events as measured, vectors or numbers."""
+        rows = self.layout.rows
+        return np.asarray(self._probability(padded(x, rows), padded(group, rows)))[: len(x)]
 
     def start(self, key: KeyArray, data: MixtureData, budget: int) -> State:
         """Events divided among a random number of centres; no rejections yet."""
-        return self._begin(jax.random.fold_in(key, 1), first_totals(key, self.layout, data), data)
+        return self._begin(keys.fold_in(key, 1), first_totals(key, self.layout, data), data)
 
     def _first_draw(self, key: KeyArray, totals: Float[Array, "K F"], data: MixtureData) -> State:
         """Weights and components given first totals, and the rest of a state."""
@@ -150,13 +160,16 @@ class MixtureSampler(Sampler, Generic[State]):
         totals: Float[Array, "labels F"],
         stage: Stage,
         data: MixtureData,
-    ) -> tuple[State, Stats]:
-        """Splits and merges, weights, components and their masses, given labels and rejections."""
+    ) -> tuple[State, Stats, Float[Array, "windows K"]]:
+        """Splits and merges, weights, components and their masses, given labels and rejections.
+
+        Also returns statistics, and the relative errors of the masses.
+        """
         layout, K, width = self.layout, self.layout.components, size(self.layout.d)
-        keys = jax.random.split(key, 4)
+        key_moves, key_weights, key_components, key_masses = jax.random.split(key, 4)
         moved = split_merge(
             layout,
-            keys[0],
+            key_moves,
             self.moves,
             units,
             totals,
@@ -164,13 +177,15 @@ class MixtureSampler(Sampler, Generic[State]):
             data,
         )
         totals = moved.totals[:K]
-        weights, order = self.weights.update(keys[1], state.mixture.weights, totals[:, width:].T)
-        components = draw_all(keys[2], data.base, totals[order, :width])
+        weights, order = self.weights.update(
+            key_weights, state.mixture.weights, totals[:, width:].T
+        )
+        components = draw_all(key_components, data.base, totals[order, :width])
         new_name = jnp.full(K + 1, K, jnp.int32).at[order].set(jnp.arange(K, dtype=jnp.int32))
         masses = lax.cond(
             stage.adapting,
             lambda: Masses(jnp.zeros((self.windows, K)), jnp.zeros((self.windows, K))),
-            lambda: self.log_masses(keys[3], components, weights.log_weights, data),
+            lambda: self.log_masses(key_masses, components, weights.log_weights, data),
         )
         counts = jnp.zeros(K + 1, jnp.int32).at[moved.units.labels].add(1)[:K]
         stats = {
@@ -179,21 +194,13 @@ class MixtureSampler(Sampler, Generic[State]):
             "merges": moved.merges,
         }
         mixture = Mixture(weights, components, masses.log, state.mixture.frame)
-        state = self.moved(state, mixture, moved.units, new_name)
-        return state, {**stats, **self.density_stats(state, masses.error, data)}
+        return self.moved(state, mixture, moved.units, new_name), stats, masses.error
 
-    def no_stats(self, data: MixtureData) -> Stats:
-        """Statistics of a step that was not made."""
+    def not_moved(self, state: State) -> tuple[State, Stats, Float[Array, "windows K"]]:
+        """The same of a step that is not made."""
         none = jnp.int32(0)
-        return {
-            "occupied": none,
-            "splits": none,
-            "merges": none,
-            "ghost_share": jnp.zeros(()),
-            "window_mass_error": jnp.zeros(()),
-            "unresolved_weight": jnp.zeros(()),
-            "log_density": jnp.zeros(data.probes.shape[0]),
-        }
+        stats = {"occupied": none, "splits": none, "merges": none}
+        return state, stats, jnp.zeros_like(state.mixture.log_mass)
 
     def scaled_windows(self, data: MixtureData) -> list[ScaledWindow]:
         """One for all groups, or one for each."""
@@ -228,6 +235,8 @@ class MixtureSampler(Sampler, Generic[State]):
     ) -> Stats:
         """Latent weight of ghosts, and log density in the window at the probes; by how much the
         latter may fail to integrate to one, and the weight of components that are not in it.
+
+        Called where ``record`` is, outside of all branches: what both need is compiled once.
         """
         layout, mixture, log_weights = self.layout, state.mixture, state.mixture.weights.log_weights
         ghost = jnp.all(mixture.log_mass < np.log(GHOST_MASS), axis=0)
@@ -291,18 +300,20 @@ def _one_if_alone(by_group: Float[Array, "R ..."]) -> Float[Array, " ..."]:
     return by_group[0] if by_group.shape[0] == 1 else by_group
 
 
-def first_totals(key: KeyArray, layout: MixtureLayout, data: MixtureData) -> Float[Array, "K F"]:
+def first_totals(
+    key: KeyArray, layout: MixtureLayout, data: MixtureData
+) -> Float[np.ndarray, "K F"]:
     """Totals by component after events were given to the nearest of a few random ones.
 
     How few is random, from 1 to K, each order of magnitude as likely: chains start apart.
     """
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    n = int(data.n)
+    n = int(np.sum(data.counts))
     rows = np.sort(rng.choice(n, min(n, FIRST_EVENTS), replace=False))
     x, group = np.asarray(data.x)[:, rows], np.asarray(data.group)[rows]
     most = min(layout.components, len(rows))
     centres = x[:, rng.choice(len(rows), int(np.exp(rng.uniform(0, np.log(most + 1)))), False)]
     distance = ((x[:, :, None] - centres[:, None, :]) ** 2).sum(0)
     nearest = distance.argmin(1)
-    phi = np.asarray(unit_features(layout, jnp.asarray(x), jnp.asarray(group)))
-    return jnp.stack([jnp.asarray(phi[:, nearest == k].sum(1)) for k in range(layout.components)])
+    phi = unit_features(layout, x, group)
+    return np.stack([phi[:, nearest == k].sum(1) for k in range(layout.components)])

@@ -32,7 +32,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation.rejections import Rejected, capacity_of
-from offcut.mixtures.allocation import chunks_of, rejected_chunk, unit_features
+from offcut.mixtures.allocation import rejected_chunk, unit_features
 from offcut.mixtures.data import MixtureData, MixtureLayout
 from offcut.numerics.arrays import exclusive_count, write_rows
 from offcut.numerics.normal import Base, coefficients, given, log_marginal, size
@@ -125,10 +125,11 @@ class Pool(NamedTuple):
             unit = layout.rows + chunk * size + jnp.arange(size, dtype=jnp.int32)
             return add(found, part.label, unit, part.real)
 
-        found = lax.fori_loop(0, layout.chunks, events, Members(index, jnp.int32(0)))
+        chunks = layout.chunks(self.data.n)
+        found = lax.fori_loop(0, chunks, events, Members(index, jnp.int32(0)))
         if held is None:
             return found
-        return lax.fori_loop(0, chunks_of(layout, held), rejections, found)
+        return lax.fori_loop(0, layout.chunks(held.count), rejections, found)
 
     def chunk_of(
         self, found: Members, chunk: Int[Array, ""]
@@ -159,7 +160,7 @@ class Pool(NamedTuple):
             row = jnp.where(side & (unit >= rows), offset + unit - rows, labels.shape[0])
             return labels.at[row].set(label, mode="drop")
 
-        chunks = -(-found.number // size)
+        chunks = self.layout.chunks(found.number)
         units = units._replace(labels=lax.fori_loop(0, chunks, events, units.labels))
         if units.rejected is None:
             return units
@@ -304,7 +305,7 @@ def launch(
             _, phi, _, real = pool.chunk_of(found, chunk)
             return total + phi @ jnp.where(real, jax.nn.sigmoid(w @ phi), 0.0)
 
-        chunks = -(-found.number // layout.chunk)
+        chunks = layout.chunks(found.number)
         second = lax.fori_loop(0, chunks, one, jnp.zeros_like(both))
         own = jax.vmap(fitted)(jnp.stack([second, both - second]))
         return own[0] - own[1]
@@ -341,7 +342,7 @@ def divide(
 
     nothing = jnp.zeros(w.shape)
     start = Division(nothing, jnp.zeros(found.unit.shape, bool), jnp.zeros(()))
-    return lax.fori_loop(0, -(-found.number // size_of_chunk), one, start)
+    return lax.fori_loop(0, pool.layout.chunks(found.number), one, start)
 
 
 def _typical_root(after: Base, share: float = 1.0) -> Float[Array, "d d"]:

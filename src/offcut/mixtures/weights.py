@@ -163,7 +163,7 @@ class Sticks:
         With R_k = sum_{j>=k} lambda_j, so that 1 - v_k = R_{k+1} / R_k and u = R_1, it is
         (lambda_K / u)^(alpha - 1) / (u prod_{k<K} R_k).
         """
-        log_behind = lax.cumlogsumexp(log_rates[0], reverse=True)
+        log_behind = _log_sums_behind(log_rates[0])
         log_u = log_behind[0]
         last = (state.alpha - 1.0) * (log_rates[0, -1] - log_u)
         return last - jnp.sum(log_behind[:-1]) - log_u
@@ -207,22 +207,41 @@ def swap_labels(
     uniform = jax.random.uniform(key, (SWAPS, 3))
 
     def swap(number: Int[Array, ""], carry: tuple) -> tuple:
+        """The first, which swaps nothing, finds log p of the order as it is."""
         order, log_p = carry
-        first, apart, accept = uniform[number]
+        first, apart, accept = uniform[jnp.maximum(number - 1, 0)]
         i = jnp.int32(first * K)
-        j = (i + 1 + jnp.int32(apart * (K - 1))) % K
+        j = jnp.where(number == 0, i, (i + 1 + jnp.int32(apart * (K - 1))) % K)
         swapped = order.at[i].set(order[j]).at[j].set(order[i])
         new_log_p = log_stick_labels(counts[swapped], alpha)
-        accepted = jnp.log(accept) < new_log_p - log_p
+        accepted = (number == 0) | (jnp.log(accept) < new_log_p - log_p)
         return jnp.where(accepted, swapped, order), jnp.where(accepted, new_log_p, log_p)
 
-    start = (jnp.arange(K), log_stick_labels(counts, alpha))
-    return lax.fori_loop(0, SWAPS, swap, start)[0]
+    start = (jnp.arange(K), jnp.zeros(()))
+    return lax.fori_loop(0, 1 + SWAPS, swap, start)[0]
+
+
+def _log_sums_behind(logs: Float[Array, " K"]) -> Float[Array, " K"]:
+    """log of the sum of each and all behind it, one after the other.
+
+    ``lax.cumlogsumexp`` makes several passes over the whole vector, and on a CPU takes four to ten
+    times as long, for 20 components as for 1000.
+    """
+
+    def one(behind: Float[Array, ""], own: Float[Array, ""]) -> tuple:
+        both = jnp.logaddexp(behind, own)
+        return both, both
+
+    return lax.scan(one, jnp.array(-jnp.inf), logs, reverse=True)[1]
 
 
 def _behind(counts: Float[Array, " K"]) -> Float[Array, " K"]:
-    """Points in all components behind each."""
-    return jnp.cumsum(counts[::-1])[::-1] - counts
+    """Points in all components behind each.
+
+    Counts are whole, so any order of adding is as exact; this one is one instruction.
+    """
+    places = np.arange(counts.shape[0])
+    return jnp.sum(jnp.where(places[None, :] > places[:, None], counts[None, :], 0.0), axis=1)
 
 
 #: Customers seated at a time.
