@@ -213,6 +213,7 @@ def test_functions_at_the_data_need_not_be_kept(model):
     import jax.numpy as jnp
 
     sampler, data, _ = prepare(model, np.resize(X, 5000))
+    assert data.x.shape[1] > 5000
     w = jnp.asarray(np.random.default_rng(0).normal(size=sampler.plan.basis.number))
     np.testing.assert_allclose(
         sampler.at_data(w, data), sampler.at_data(w, data._replace(features=None)), atol=1e-12

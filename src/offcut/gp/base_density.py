@@ -10,27 +10,34 @@ limits, which may depend on parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jax import lax
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import multigammaln
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import AffineTransform
+from scipy.special import ndtr
 
+from offcut.augmentation.joint import in_chunks, with_gradient
 from offcut.gp import types as t
 from offcut.gp.basis import Box
-from offcut.gp.data import GPData
+from offcut.gp.data import SUMMED, GPData
+from offcut.gp.quadrature import legendre
 from offcut.models.prior import Prior, PriorLike
-from offcut.numerics.normal import coefficients, draw_all, features
+from offcut.numerics import keys
+from offcut.numerics.normal import coefficients, draw_all
 from offcut.numerics.normal import size as number_of_features
 from offcut.numerics.types import KeyArray
+from offcut.programs.cache import Programs
+from offcut.programs.compiled import Program
 from offcut.programs.identity import digest, traced
 
 #: Beyond every proposal, in units of half the box.
@@ -44,6 +51,8 @@ TRIED, MOST_TRIED = 200, 20_000
 Record = dict[str, Float[Array, " ..."]]
 #: Draws by name, as they were recorded: the first axis is that of draws.
 Recorded = Mapping[str, np.ndarray]
+#: Parameters of many draws, one row each.
+EachParameters = Float[np.ndarray, "r k"]
 #: An end of a support.
 Edge = float | Array | np.ndarray
 
@@ -63,6 +72,10 @@ class BaseDensity:
 
     def log_density(self, p: t.Parameters, u: t.Columns, data: GPData) -> t.Values:
         """log g0 at points, in coordinates u."""
+        raise NotImplementedError
+
+    def log_data(self, p: t.Parameters, data: GPData) -> t.Number:
+        """The sum of log g0 over the data."""
         raise NotImplementedError
 
     def log_prior(self, p: t.Parameters, data: GPData) -> t.Number:
@@ -89,6 +102,20 @@ class BaseDensity:
         """p of recorded draws."""
         return np.zeros((len(recorded["weights"]), 0))
 
+    # On the host, for draws of a posterior: nothing is compiled where a base is known by name.
+
+    def propose_each(
+        self, rng: np.random.Generator, p: EachParameters, data: GPData
+    ) -> Float[np.ndarray, "d r"]:
+        """A draw of g0 for each row of parameters."""
+        raise NotImplementedError
+
+    def log_density_each(
+        self, p: EachParameters, u: t.HostColumns, data: GPData
+    ) -> Float[np.ndarray, "r P"]:
+        """log g0 at points, for each row of parameters."""
+        raise NotImplementedError
+
 
 class UniformBase(BaseDensity):
     """Uniform on a box, from ``data.lower`` to ``data.upper`` in coordinates u."""
@@ -100,6 +127,21 @@ class UniformBase(BaseDensity):
     def log_density(self, p: t.Parameters, u: t.Columns, data: GPData) -> t.Values:
         """Of points in the box."""
         return jnp.full(u.shape[1], -jnp.sum(jnp.log(data.upper - data.lower)))
+
+    def log_data(self, p: t.Parameters, data: GPData) -> t.Number:
+        return -data.n * jnp.sum(jnp.log(data.upper - data.lower))
+
+    def propose_each(
+        self, rng: np.random.Generator, p: EachParameters, data: GPData
+    ) -> Float[np.ndarray, "d r"]:
+        low, high = np.asarray(data.lower), np.asarray(data.upper)
+        return low[:, None] + (high - low)[:, None] * rng.random((self.d, len(p)))
+
+    def log_density_each(
+        self, p: EachParameters, u: t.HostColumns, data: GPData
+    ) -> Float[np.ndarray, "r P"]:
+        width = np.asarray(data.upper) - np.asarray(data.lower)
+        return np.full((len(p), u.shape[1]), -np.log(width).sum())
 
 
 class NormalBase(BaseDensity):
@@ -133,6 +175,10 @@ class NormalBase(BaseDensity):
         away = solve_triangular(root, u - mean[:, None], lower=True)
         constant = jnp.sum(p[self.d : 2 * self.d]) + 0.5 * self.d * np.log(2 * np.pi)
         return -0.5 * jnp.sum(away**2, axis=0) - constant
+
+    def log_data(self, p: t.Parameters, data: GPData) -> t.Number:
+        """By what of the data it depends on."""
+        return self.shaped(p) @ data.total
 
     def log_prior(self, p: t.Parameters, data: GPData) -> t.Number:
         d, niw = self.d, data.base
@@ -169,15 +215,14 @@ class NormalBase(BaseDensity):
         if self.d == 1:
             return _between(low[0] / root[0, 0], high[0] / root[0, 0])
         a, b = (jnp.clip(edge[0] / root[0, 0], -WIDEST, WIDEST) for edge in (low, high))
-        x, v = np.polynomial.legendre.leggauss(GIVEN)
+        x, v = legendre(GIVEN)
         z = 0.5 * (a + b) + 0.5 * (b - a) * x
         given = _between(*((edge[1] - root[1, 0] * z) / root[1, 1] for edge in (low, high)))
         return 0.5 * (b - a) * jnp.sum(v * norm.pdf(z) * given)
 
     def first(self, data: GPData) -> t.Parameters:
         """A draw given the data, as if nothing had been rejected."""
-        total = features(data.x).sum(1)
-        return self.update(jax.random.key(0), total, data)
+        return self.update(jax.random.key(0), data.total, data)
 
     def shaped(self, p: t.Parameters) -> t.Features:
         return coefficients(*self.parts(p))
@@ -203,6 +248,49 @@ class NormalBase(BaseDensity):
         logs = np.log(np.diagonal(roots, axis1=1, axis2=2))
         below = roots[(slice(None), *np.tril_indices(self.d, -1))]
         return np.concatenate([mean, logs, below], axis=1)
+
+    def parts_of_each(
+        self, p: EachParameters
+    ) -> tuple[Float[np.ndarray, "r d"], Float[np.ndarray, "r d d"]]:
+        """mu and L of each row."""
+        roots = np.zeros((len(p), self.d, self.d))
+        roots[:, range(self.d), range(self.d)] = np.exp(p[:, self.d : 2 * self.d])
+        roots[(slice(None), *np.tril_indices(self.d, -1))] = p[:, 2 * self.d :]
+        return p[:, : self.d], roots
+
+    def propose_each(
+        self, rng: np.random.Generator, p: EachParameters, data: GPData
+    ) -> Float[np.ndarray, "d r"]:
+        mean, root = self.parts_of_each(p)
+        return (mean + (root @ rng.normal(size=(len(p), self.d, 1)))[:, :, 0]).T
+
+    def log_density_each(
+        self, p: EachParameters, u: t.HostColumns, data: GPData
+    ) -> Float[np.ndarray, "r P"]:
+        mean, root = self.parts_of_each(p)
+        away: list[np.ndarray] = []  # L⁻¹(u - mu), coordinate by coordinate
+        for i in range(self.d):
+            earlier = sum((root[:, i, j, None] * one for j, one in enumerate(away)), np.zeros(1))
+            away.append((u[i] - mean[:, i, None] - earlier) / root[:, i, i, None])
+        constant = p[:, self.d : 2 * self.d].sum(1) + 0.5 * self.d * np.log(2 * np.pi)
+        return -0.5 * sum(one**2 for one in away) - constant[:, None]
+
+    def mass_each(
+        self, p: EachParameters, low: t.HostVector, high: t.HostVector
+    ) -> Float[np.ndarray, " r"]:
+        """``mass``, with NumPy."""
+        mean, root = self.parts_of_each(p)
+        a, b = (np.clip(edge, -FAR, FAR) - mean for edge in (low, high))
+        if self.d == 1:
+            return _between_on_host(a[:, 0] / root[:, 0, 0], b[:, 0] / root[:, 0, 0])
+        ends = [np.clip(edge[:, 0] / root[:, 0, 0], -WIDEST, WIDEST)[:, None] for edge in (a, b)]
+        x, v = legendre(GIVEN)
+        z = 0.5 * (ends[0] + ends[1]) + 0.5 * (ends[1] - ends[0]) * x
+        sides = (
+            (edge[:, 1, None] - root[:, 1, 0, None] * z) / root[:, 1, 1, None] for edge in (a, b)
+        )
+        bell = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+        return 0.5 * (ends[1] - ends[0])[:, 0] * ((bell * _between_on_host(*sides)) @ v)
 
 
 class FamilyBase(BaseDensity):
@@ -250,9 +338,9 @@ class FamilyBase(BaseDensity):
         """Of many draws of the prior the likeliest for the data; of more where all exclude them."""
 
         def best(key: KeyArray) -> t.Parameters:
-            keys = jax.random.split(key, TRIED)
-            tried = jax.vmap(lambda key: self.prior.unconstrain(self.prior.sample(key)))(keys)
-            return tried[jnp.argmax(jax.lax.map(lambda p: self.score(p, data), tried))]
+            own = jax.random.split(key, TRIED)
+            tried = jax.vmap(lambda key: self.prior.unconstrain(self.prior.sample(key)))(own)
+            return tried[jnp.argmax(lax.map(lambda p: self.score(p, data), tried))]
 
         def impossible(carry: tuple) -> jax.Array:
             tried, p = carry
@@ -262,19 +350,66 @@ class FamilyBase(BaseDensity):
             return carry[0] + 1, best(jax.random.fold_in(jax.random.key(0), carry[0]))
 
         start = (jnp.int32(1), best(jax.random.key(0)))
-        return jax.lax.while_loop(impossible, again, start)[1]
+        return lax.while_loop(impossible, again, start)[1]
+
+    def log_data(self, p: t.Parameters, data: GPData) -> t.Number:
+        """In pieces of one size, its derivative too: see ``over_data``."""
+
+        def value_and_slope(p: t.Parameters) -> tuple[t.Number, t.Parameters]:
+            missing = -data.x.shape[1] % SUMMED
+            u = jnp.pad(data.x, ((0, 0), (0, missing)), mode="edge")
+
+            def add(sums: tuple, start: t.Count) -> tuple:
+                part = lax.dynamic_slice_in_dim(u, start, SUMMED, axis=1)
+                there = start + jnp.arange(SUMMED) < data.n
+
+                def total(p: t.Parameters) -> t.Number:
+                    return jnp.sum(jnp.where(there, self.log_density(p, part, data), 0.0))
+
+                return jax.tree.map(jnp.add, sums, jax.value_and_grad(total)(p))
+
+            return in_chunks(add, (jnp.zeros(()), jnp.zeros(p.shape)), data.n, SUMMED)
+
+        return with_gradient(value_and_slope)(p)
 
     def score(self, p: t.Parameters, data: GPData) -> t.Number:
         """log density of p and the data; -inf where p makes them impossible."""
-        value = jnp.sum(self.log_density(p, data.x, data)) + self.log_prior(p, data)
+        value = self.log_data(p, data) + self.log_prior(p, data)
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
     def record(self, p: t.Parameters, centre: t.Vector, half: t.Vector) -> Record:
         return self.prior.constrain(p, {})
 
     def positions(self, recorded: Recorded, box: Box) -> Float[np.ndarray, "draws k"]:
-        theta = {name: jnp.asarray(recorded[name]) for name in self.prior.names}
-        return np.asarray(jax.jit(jax.vmap(self.prior.unconstrain))(theta))
+        theta = {name: np.asarray(recorded[name], float) for name in self.prior.names}
+        program = self._kept("positions", jax.vmap(self.prior.unconstrain))
+        return np.asarray(program(theta))
+
+    def propose_each(
+        self, rng: np.random.Generator, p: EachParameters, data: GPData
+    ) -> Float[np.ndarray, "d r"]:
+        def each(key: KeyArray, p: Float[Array, "r k"], data: GPData) -> Float[Array, "r d"]:
+            own = jax.random.split(key, p.shape[0])
+            return jax.vmap(lambda key, one: self.propose(key, one, 1, data)[:, 0])(own, p)
+
+        rows = max(64, 2 ** int(np.ceil(np.log2(len(p)))))  # few sizes: each is compiled
+        key = keys.from_seed(int(rng.integers(2**63)))
+        drawn = self._kept("propose", each)(
+            key, np.resize(p, (rows, p.shape[1])), data.without_rows()
+        )
+        return np.asarray(drawn)[: len(p)].T
+
+    def log_density_each(
+        self, p: EachParameters, u: t.HostColumns, data: GPData
+    ) -> Float[np.ndarray, "r P"]:
+        def each(p: Float[Array, "r k"], u: t.Columns, data: GPData) -> Float[Array, "r P"]:
+            return lax.map(lambda one: self.log_density(one, u, data), p)
+
+        return np.asarray(self._kept("log density", each)(p, u, data.without_rows()))
+
+    def _kept(self, name: str, function: Callable[..., Array]) -> Program:
+        """A program of all families that are the same."""
+        return Programs(self.key).kept(name, lambda: Program(function))
 
 
 def program_of(given: PriorLike, family: t.Family) -> object:
@@ -362,3 +497,10 @@ def _between(low: Float[Array, "*z"], high: Float[Array, "*z"]) -> Float[Array, 
     right = low + high > 0
     a, b = jnp.where(right, -high, low), jnp.where(right, -low, high)
     return norm.cdf(b) - norm.cdf(a)
+
+
+def _between_on_host(
+    low: Float[np.ndarray, "*z"], high: Float[np.ndarray, "*z"]
+) -> Float[np.ndarray, "*z"]:
+    right = low + high > 0
+    return ndtr(np.where(right, -low, high)) - ndtr(np.where(right, -high, low))

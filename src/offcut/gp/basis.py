@@ -46,6 +46,7 @@ from scipy.interpolate import CubicSpline
 
 from offcut.gp import types as t
 from offcut.gp.covariance import Covariance
+from offcut.gp.quadrature import legendre
 from offcut.numerics.arrays import materialised
 
 Wall = t.Count
@@ -194,11 +195,16 @@ class Basis:
             for m, u in zip(self.sizes, nodes, strict=True)
         ]
 
-    def on_grid(self, w: t.Weights, tables: Sequence[Float[Array, "_ _"]]) -> Float[Array, " ..."]:
+    def on_grid(
+        self,
+        w: Float[t.Floats, " m"],
+        tables: Sequence[Float[t.Floats, "_ _"]],
+        xp: ModuleType = jnp,
+    ) -> Float[t.Floats, " ..."]:
         """f at all points of a grid, (nodes, nodes, ...), from the tables of its axes."""
         if self.additive:
             starts = np.cumsum([0, *self.sizes])
-            total = jnp.zeros([table.shape[1] for table in tables])
+            total = xp.zeros([table.shape[1] for table in tables])
             for axis, table in enumerate(tables):
                 part = w[starts[axis] : starts[axis + 1]] @ table
                 shape = [1] * self.d
@@ -207,7 +213,7 @@ class Basis:
             return total
         values = w.reshape(self.sizes)
         for table in tables:
-            values = jnp.tensordot(values, table, axes=(0, 0))  # the new axis comes last
+            values = xp.tensordot(values, table, axes=(0, 0))  # the new axis comes last
         return values
 
     def features(self, u: t.HostColumns) -> t.HostFeatures:
@@ -221,7 +227,7 @@ class Grid(Basis):
 
     def axes(self) -> list[t.HostAxis]:
         """Coordinates of the nodes along each axis, in (-1, 1)."""
-        return [np.polynomial.legendre.leggauss(size)[0] for size in self.sizes]
+        return [legendre(size)[0] for size in self.sizes]
 
     def nodes(self) -> Float[np.ndarray, "d m"]:
         return np.stack([part.ravel() for part in np.meshgrid(*self.axes(), indexing="ij")])

@@ -35,6 +35,7 @@ scale. Wherever the user chooses the points, ``log_normals`` subtracts each mean
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import NamedTuple
 
 import jax
@@ -108,11 +109,13 @@ def size(d: int) -> int:
     return d * (d + 1) // 2 + d + 1
 
 
-def features(x: Float[Array, "d m"]) -> Float[Array, "features m"]:
+def features(
+    x: Float[Array | np.ndarray, "d m"], xp: ModuleType = jnp
+) -> Float[Array | np.ndarray, "features m"]:
     """phi of points (d, m), one column each: (features, m)."""
     first, second = np.triu_indices(x.shape[0])
     products = [x[i] * x[j] for i, j in zip(first, second, strict=True)]
-    return jnp.stack([*products, *x, jnp.ones_like(x[0])])
+    return xp.stack([*products, *x, xp.ones_like(x[0])])
 
 
 def coefficients(mean: Vector, root: Matrix) -> Features:
