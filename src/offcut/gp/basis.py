@@ -41,6 +41,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 from scipy.interpolate import CubicSpline
 
@@ -177,8 +178,9 @@ class Basis:
         matrix = sums
         for axis, m in enumerate(self.sizes):
             # Axis by axis: (..., 2m+1, ...) becomes (..., m, m, ...) at places 2 axis, 2 axis + 1.
-            j = np.arange(1, m + 1)
-            minus, plus = np.abs(j[:, None] - j[None, :]), j[:, None] + j[None, :]
+            # (From iota: as constants the indices would be most of the program.)
+            row, column = (lax.broadcasted_iota(np.int32, (m, m), side) for side in (0, 1))
+            minus, plus = jnp.abs(row - column), row + column + 2
             place = 2 * axis
             matrix = 0.5 * (
                 jnp.take(matrix, minus, axis=place) - jnp.take(matrix, plus, axis=place)

@@ -55,6 +55,7 @@ class GPData(NamedTuple):
     grid: Float[Array, "d G"]  # where f of the exact process is recorded
     fit: tuple[Float[Array, "m m"], Float[Array, "m F"]]  # Phi Phiᵀ, Phi times quadratic features
     probes: Int[Array, " k"]  # observations at which the log density is followed
+    at_probes: Float[Array, "m k"]  # phi there
 
     def without_rows(self) -> GPData:
         """Less what has a row for each observation but the first, for what needs no more."""

@@ -267,7 +267,7 @@ class ExactSampler(AugmentedSampler):
         v = solve_triangular(L, jnp.where(is_point, f, 0.0), lower=True)
         return L @ jnp.where(is_point, v, normal)
 
-    def at_probes(self, u: t.Columns, state: State, data: GPData) -> t.Values:
+    def at_probes(self, state: State, data: GPData) -> t.Values:
         return state.points.f[data.probes]
 
     def limit(self, state: State) -> int:

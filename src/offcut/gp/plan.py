@@ -149,6 +149,7 @@ def prepare(given: Settings, x: t.HostRows, process: DensityProcess, scalar: boo
     )
     u = box.inside(x)
     features, fit = _at_the_data(plan, u)
+    probes = probes_of(x)
     lower, upper = (box.inside(edge) for edge in support)
     inner_low, inner_high = (box.inside(edge) for edge in edges)
     volume = np.prod(high - low) if uniform else 1.0
@@ -175,7 +176,8 @@ def prepare(given: Settings, x: t.HostRows, process: DensityProcess, scalar: boo
         quadrature=quadrature_of(plan, inner_low, inner_high),
         grid=basis.nodes() if isinstance(basis, Grid) else np.zeros((d, 0)),
         fit=fit,
-        probes=probes_of(x),
+        probes=probes,
+        at_probes=np.zeros((0, 0)) if isinstance(basis, Grid) else basis.features(u[probes].T),
     )
     return Prepared(plan, GPData(**arrays), box, (low, high), base_prior, edges)
 

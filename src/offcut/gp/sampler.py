@@ -335,13 +335,13 @@ class GPSampler(Sampler):
         if not data.probes.shape[0]:
             return {"log_normaliser": log_Z}
         u = data.x[:, data.probes]
-        f = self.at_probes(u, state, data)
+        f = self.at_probes(state, data)
         value = plan.base.log_density(p, u, data) + jax.nn.log_sigmoid(f) - log_Z
         return {"log_normaliser": log_Z, "log_density": value - jnp.sum(jnp.log(data.half))}
 
-    def at_probes(self, u: t.Columns, state: State, data: GPData) -> t.Values:
+    def at_probes(self, state: State, data: GPData) -> t.Values:
         """f at the observations at which the log density is followed."""
-        return self.plan.basis.evaluate(state.w, u, jnp.int32(0))
+        return state.w @ data.at_probes
 
     def record(self, state: State) -> Record:
         """f by its weights, and all parameters, in the units of the data."""
