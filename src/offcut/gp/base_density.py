@@ -31,7 +31,7 @@ from offcut.gp.data import SUMMED, GPData
 from offcut.gp.quadrature import legendre
 from offcut.models.prior import Prior, PriorLike
 from offcut.numerics import keys
-from offcut.numerics.normal import coefficients, draw_all
+from offcut.numerics.normal import coefficients, draw_all, given
 from offcut.numerics.normal import size as number_of_features
 from offcut.numerics.types import KeyArray
 from offcut.programs.cache import Programs
@@ -209,8 +209,11 @@ class NormalBase(BaseDensity):
         return 0.5 * (b - a) * jnp.sum(v * norm.pdf(z) * given)
 
     def first(self, data: GPData) -> t.Parameters:
-        """A draw given the data, as if nothing had been rejected."""
-        return self.update(jax.random.key(0), data.total, data)
+        """What is expected given the data, as if nothing had been rejected."""
+        assert data.base is not None
+        after = given(data.base, data.total)
+        covariance = after.scale / jnp.maximum(after.degrees - self.d - 1, 1.0)
+        return self.vector(after.mean, jnp.linalg.cholesky(covariance))
 
     def shaped(self, p: t.Parameters) -> t.Features:
         return coefficients(*self.parts(p))

@@ -48,7 +48,7 @@ from scipy.interpolate import CubicSpline
 from offcut.gp import types as t
 from offcut.gp.covariance import Covariance
 from offcut.gp.quadrature import legendre
-from offcut.numerics.arrays import materialised
+from offcut.numerics.arrays import bucket, materialised
 
 Wall = t.Count
 
@@ -292,7 +292,7 @@ def _product_sums(rows: list[Float[Array, "_ P"]], weights: t.Values) -> Float[A
 BEYOND_DATA, BEYOND_SCALES = 1.0, 3.0
 #: Functions at most: in all where they are products, along each axis where they are sums.
 MOST_FUNCTIONS = {1: 256, 2: 400, 3: 1000}
-LEAST_FUNCTIONS, STEP = 8, 4
+LEAST_FUNCTIONS = 8
 #: Points along each axis at which the covariance is compared.
 COMPARED = {1: 60, 2: 9, 3: 5}
 
@@ -334,8 +334,8 @@ def sizes_for(
     """Functions along each axis for length-scales down to ``shortest``, as far as allowed."""
     d = len(box.half)
     wanted = np.ceil(covariance.functions * box.half / shortest)
-    # In steps of a few, so that data sets of a kind share a program.
-    wanted = np.maximum(STEP * np.ceil(wanted / STEP), LEAST_FUNCTIONS)
+    # A quarter more at the most, so that data sets of a kind share a program.
+    wanted = np.array([bucket(int(m), LEAST_FUNCTIONS) for m in wanted])
     if additive:
         most = MOST_FUNCTIONS[1] // 4
         return tuple(int(min(m, most)) for m in wanted)

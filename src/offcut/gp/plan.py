@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
+from scipy.special import ndtri
 
 from offcut.errors import ModelError
 from offcut.gp import types as t
@@ -19,9 +19,13 @@ from offcut.gp.process import DensityProcess
 from offcut.gp.proposals import Layout
 from offcut.gp.quadrature import Quadrature, panels, rule
 from offcut.models.prior import Prior, PriorLike, is_positive
+from offcut.numerics import keys
 from offcut.numerics.normal import NormalInverseWishart, data_covariance
 from offcut.numerics.normal import features as quadratic
 from offcut.numerics.normal import size as number_of_features
+from offcut.programs.cache import Programs
+from offcut.programs.compiled import Program
+from offcut.programs.identity import digest
 from offcut.programs.precision import in_float64
 from offcut.regions.box import Box as BoxRegion
 
@@ -295,9 +299,16 @@ def _positive(
 def _quantiles(
     prior: dist.Distribution, levels: tuple[float, ...], d: int
 ) -> Float[np.ndarray, "levels d"]:
-    """Quantiles of a prior from a fixed sample of it."""
-    drawn = np.asarray(prior.sample(jax.random.key(0), (2000,)), float)
-    values = np.quantile(drawn, levels, axis=0).reshape(len(levels), -1)
+    """Quantiles of a prior: of a LogNormal by its formula, of others from a fixed sample."""
+    core = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+    if type(core) is dist.LogNormal:
+        loc, scale = (np.atleast_1d(np.asarray(part, float)) for part in (core.loc, core.scale))
+        values = np.exp(loc + scale * ndtri(np.array(levels))[:, None])
+    else:
+        programs = Programs(digest(prior))
+        program = programs.kept("sample", lambda: Program(lambda key: prior.sample(key, (2000,))))
+        drawn = np.asarray(program(keys.from_seed(0)), float)
+        values = np.quantile(drawn, levels, axis=0).reshape(len(levels), -1)
     return np.broadcast_to(values, (len(levels), d))
 
 
