@@ -19,7 +19,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import lax
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import AffineTransform
 from scipy.special import ndtr
@@ -307,10 +307,13 @@ class FamilyBase(BaseDensity):
     ) -> tuple[Float[np.ndarray, "number d"], Float[np.ndarray, "number d"]]:
         """Limits of g0's own support in draws of the prior, in units of the data."""
 
-        def one(key: KeyArray) -> t.Ends:
-            return limits_of(self.family(self.prior.sample(key)), self.d)
+        def each(key: KeyArray) -> tuple[Float[Array, "number d"], Float[Array, "number d"]]:
+            def one(key: KeyArray) -> t.Ends:
+                return limits_of(self.family(self.prior.sample(key)), self.d)
 
-        low, high = jax.vmap(one)(jax.random.split(jax.random.key(0), number))
+            return jax.vmap(one)(jax.random.split(key, number))
+
+        low, high = self._kept("limits", each)(keys.from_seed(0))
         return np.asarray(low, float), np.asarray(high, float)
 
     def propose(self, key: KeyArray, p: t.Parameters, number: int, data: GPData) -> t.Columns:
@@ -398,7 +401,7 @@ class FamilyBase(BaseDensity):
 
         return np.asarray(self._kept("log density", each)(p, u, data.without_rows()))
 
-    def _kept(self, name: str, function: Callable[..., Array]) -> Program:
+    def _kept(self, name: str, function: Callable[..., PyTree]) -> Program:
         """A program of all families that are the same."""
         return Programs(self.key).kept(name, lambda: Program(function))
 
