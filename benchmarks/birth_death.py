@@ -79,7 +79,7 @@ class BirthDeathSampler(AugmentedSampler):
         plan, n, moves = self.plan, held.n, self.moves
         k = jax.random.split(key, 5)
         born = plan.base.propose(k[0], state.base, moves, data)
-        born_f = plan.basis.evaluate(state.w, born, held.count)
+        born_f = plan.basis.evaluate(state.w, born)
         log_uniform = jnp.log(jax.random.uniform(k[1], (2, moves)))
         coin = jax.random.uniform(k[2], (moves,)) < 0.5
         which = jax.random.uniform(k[3], (2, moves))
@@ -133,7 +133,7 @@ class BirthDeathSampler(AugmentedSampler):
         chosen = n + (which[i] * held.count).astype(jnp.int32)
         y = lax.dynamic_slice_in_dim(held.u, chosen, 1, axis=1)
         other = y + lax.dynamic_slice_in_dim(noise, i, 1, axis=1)
-        f = plan.basis.evaluate(state.w, other, i)
+        f = plan.basis.evaluate(state.w, other)
         log_g0 = plan.base.log_density(state.base, jnp.concatenate([y, other], axis=1), data)
         beyond = jnp.any((other < data.lower[:, None]) | (other > data.upper[:, None]))
         if plan.base.size == 0:  # a uniform base is zero beyond its box

@@ -150,7 +150,7 @@ def simulated(case, key):
         f = jnp.linalg.cholesky(case.exact().covariance(u, hyper, data)) @ beta
     else:
         D = case.sampler().root_spectrum(hyper, data)
-        f = plan.basis.evaluate(D * beta, u, total)
+        f = plan.basis.evaluate(D * beta, u)
     low, high = data.support
     inside = jnp.all((u >= low[:, None]) & (u <= high[:, None]), axis=0)
     uniform = jax.random.uniform(jax.random.fold_in(key, 9), (TRIED,))

@@ -186,7 +186,7 @@ def looked_at(prepared: Prepared, recorded: Recorded) -> tuple[t.HostColumns, Ea
     return u, np.log(_normalisers(prepared, recorded["weights"], p, data))
 
 
-def _of_family(plan: Plan) -> Callable[..., tuple[t.Columns, t.Values]]:
+def _of_family(plan: Plan) -> Callable[..., tuple[t.Columns, Float[Array, " r"]]]:
     """What ``looked_at`` does, to be compiled."""
     sampler, base = GPSampler(plan), plan.base
     assert isinstance(base, FamilyBase)
@@ -201,7 +201,7 @@ def _of_family(plan: Plan) -> Callable[..., tuple[t.Columns, t.Values]]:
 
     def each(
         key: KeyArray, w: Float[Array, "r m"], theta: Theta, data: GPData
-    ) -> tuple[t.Columns, t.Values]:
+    ) -> tuple[t.Columns, Float[Array, " r"]]:
         own = jax.random.split(key, w.shape[0])
         u, log_Z = jax.lax.map(lambda draw: one(draw, data), (own, w, theta))
         return jnp.moveaxis(u, 0, 1).reshape(u.shape[1], -1), log_Z

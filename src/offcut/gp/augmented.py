@@ -30,7 +30,6 @@ from offcut.gp.proposals import MOST_ATTEMPTS, Chunk, Points
 from offcut.gp.sampler import KEPT, GPSampler, State, scaled_to, stepped_on
 from offcut.gp.updates import EllipticalSlice, PolyaGamma, elliptical_slice
 from offcut.kernels.hmc import HMC
-from offcut.numerics.arrays import materialised
 from offcut.numerics.normal import features
 from offcut.numerics.normal import size as number_of_features
 from offcut.numerics.types import KeyArray
@@ -151,7 +150,7 @@ class AugmentedSampler(GPSampler):
             there = chunk.there & points.inside(chunk.u, data)
             weight = lax.dynamic_slice(omega, (chunk.at,), there.shape)
             kappa = jnp.where(there, 0.5 * chunk.sign, 0.0)
-            more = plan.basis.sums(chunk.u, jnp.where(there, weight, 0.0), kappa, chunk.at)
+            more = plan.basis.sums(chunk.u, jnp.where(there, weight, 0.0), kappa)
             return jax.tree.map(jnp.add, sums, more)
 
         sums, b = points.in_chunks(plan.layout, held, add, plan.basis.no_sums())
@@ -193,7 +192,7 @@ class AugmentedSampler(GPSampler):
         return points.in_chunks(self.plan.layout, held, add, jnp.zeros_like(held.f))
 
     def _at_chunk(self, w: t.Weights, chunk: Chunk) -> Float[Array, " chunk"]:
-        return materialised(chunk.at, lambda: self.plan.basis.evaluate(w, chunk.u, chunk.at))
+        return lax.optimization_barrier(self.plan.basis.evaluate(w, chunk.u))
 
     def _log_classes(self, w: t.Weights, held: Points, data: GPData) -> t.Number:
         """sum log sigma(f) over X + sum log sigma(-f) over Y, differentiable in w."""
@@ -265,7 +264,7 @@ def _classes_and_slope(
         f = sampler._at_chunk(w, chunk)
         value = jnp.sum(jnp.where(there, jax.nn.log_sigmoid(sign * f), 0.0))
         pull = jnp.where(there, sign * jax.nn.sigmoid(-sign * f), 0.0)
-        return sums[0] + value, sums[1] + plan.basis.project(chunk.u, pull, chunk.at)
+        return sums[0] + value, sums[1] + plan.basis.project(chunk.u, pull)
 
     return points.in_chunks(plan.layout, held, add, (jnp.zeros(()), jnp.zeros(w.shape)))
 

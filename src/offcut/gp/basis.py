@@ -38,7 +38,6 @@ from itertools import product
 from types import ModuleType
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -48,47 +47,26 @@ from scipy.interpolate import CubicSpline
 from offcut.gp import types as t
 from offcut.gp.covariance import Covariance
 from offcut.gp.quadrature import legendre
-from offcut.numerics.arrays import bucket, materialised
-
-Wall = t.Count
+from offcut.numerics.arrays import bucket
 
 
-def waves(
-    theta: t.Values, count: int, wall: Wall
-) -> tuple[Float[Array, "K P"], Float[Array, "K P"]]:
-    """Cosines and sines of the multiples of ``theta``, K = count + 1 of each.
-
-    ``wall`` is any traced number >= 0.
-    """
-
-    def first() -> tuple[jax.Array, jax.Array]:
-        return (
-            jnp.stack([jnp.ones_like(theta), jnp.cos(theta)]),
-            jnp.stack([jnp.zeros_like(theta), jnp.sin(theta)]),
-        )
-
-    c, s = materialised(wall, first)
+def waves(theta: t.Values, count: int) -> tuple[Float[Array, "K P"], Float[Array, "K P"]]:
+    """Cosines and sines of the multiples of ``theta``, K = count + 1 of each."""
+    c = jnp.stack([jnp.ones_like(theta), jnp.cos(theta)])
+    s = jnp.stack([jnp.zeros_like(theta), jnp.sin(theta)])
     while (k := c.shape[0] - 1) < count:
+        c, s = lax.optimization_barrier((c, s))
         more = min(k, count - k)
-
-        def doubled(c: jax.Array = c, s: jax.Array = s, k: int = k, more: int = more) -> tuple:
-            cj, sj = c[1 : more + 1], s[1 : more + 1]
-            ck, sk = c[k][None, :], s[k][None, :]
-            return (
-                jnp.concatenate([c, ck * cj - sk * sj]),
-                jnp.concatenate([s, sk * cj + ck * sj]),
-            )
-
-        c, s = materialised(wall, doubled)
-    return c, s
+        cj, sj = c[1 : more + 1], s[1 : more + 1]
+        ck, sk = c[k][None, :], s[k][None, :]
+        c, s = jnp.concatenate([c, ck * cj - sk * sj]), jnp.concatenate([s, sk * cj + ck * sj])
+    return lax.optimization_barrier((c, s))
 
 
-def twice_as_many(
-    c: Float[Array, "K P"], s: Float[Array, "K P"], wall: Wall
-) -> Float[Array, "K2 P"]:
+def twice_as_many(c: Float[Array, "K P"], s: Float[Array, "K P"]) -> Float[Array, "K2 P"]:
     """Cosines up to 2K from the cosines and sines up to K."""
     K = c.shape[0] - 1
-    more = materialised(wall, lambda: c[K][None, :] * c[1:] - s[K][None, :] * s[1:])
+    more = lax.optimization_barrier(c[K][None, :] * c[1:] - s[K][None, :] * s[1:])
     return jnp.concatenate([c, more])
 
 
@@ -136,34 +114,34 @@ class Basis:
         ]
         return xp.concatenate(parts) - np.log(self.d)  # the variance is that of the sum
 
-    def evaluate(self, w: t.Weights, u: t.Columns, wall: Wall) -> t.Values:
+    def evaluate(self, w: t.Weights, u: t.Columns) -> t.Values:
         """f = sum_j w_j phi_j at points."""
-        sines = self._sines(u, wall)
+        sines = self._sines(u)
         if self.additive:
             return w @ jnp.concatenate(sines)
         return _contracted(w.reshape(self.sizes), sines)
 
     def sums(
-        self, u: t.Columns, omega: t.Values, kappa: t.Values, wall: Wall
+        self, u: t.Columns, omega: t.Values, kappa: t.Values
     ) -> tuple[Float[Array, " ..."], t.Weights]:
         """What Phiᵀ Omega Phi and Phiᵀ kappa are made of, of points; they add up."""
         if self.additive:
-            rows = jnp.concatenate(self._sines(u, wall))
+            rows = jnp.concatenate(self._sines(u))
             return (rows * omega[None, :]) @ rows.T, rows @ kappa
-        both = [waves(_angle(u[axis]), m, wall) for axis, m in enumerate(self.sizes)]
-        cosines = [twice_as_many(c, s, wall) for c, s in both]
+        both = [waves(_angle(u[axis]), m) for axis, m in enumerate(self.sizes)]
+        cosines = [twice_as_many(c, s) for c, s in both]
         sines = [s[1:] for _, s in both]
         return _product_sums(cosines, omega), _product_sums(sines, kappa).reshape(-1)
 
-    def project(self, u: t.Columns, kappa: t.Values, wall: Wall) -> t.Weights:
+    def project(self, u: t.Columns, kappa: t.Values) -> t.Weights:
         """Phiᵀ kappa."""
-        sines = self._sines(u, wall)
+        sines = self._sines(u)
         if self.additive:
             return jnp.concatenate(sines) @ kappa
         return _product_sums(sines, kappa).reshape(-1)
 
-    def _sines(self, u: t.Columns, wall: Wall) -> list[Float[Array, "_ P"]]:
-        return [waves(_angle(u[axis]), m, wall)[1][1:] for axis, m in enumerate(self.sizes)]
+    def _sines(self, u: t.Columns) -> list[Float[Array, "_ P"]]:
+        return [waves(_angle(u[axis]), m)[1][1:] for axis, m in enumerate(self.sizes)]
 
     def no_sums(self) -> tuple[Float[Array, " ..."], t.Weights]:
         """The sums of no points."""
@@ -234,7 +212,7 @@ class Grid(Basis):
     def nodes(self) -> Float[np.ndarray, "d m"]:
         return np.stack([part.ravel() for part in np.meshgrid(*self.axes(), indexing="ij")])
 
-    def evaluate(self, w: t.Weights, u: t.Columns, wall: Wall) -> t.Values:
+    def evaluate(self, w: t.Weights, u: t.Columns) -> t.Values:
         tables = []
         for axis, place in zip(self.axes(), u, strict=True):
             piece = jnp.clip(jnp.searchsorted(jnp.asarray(axis), place) - 1, 0, len(axis) - 2)

@@ -181,7 +181,7 @@ def prepare(given: Settings, x: t.HostRows, process: DensityProcess, scalar: boo
         grid=basis.nodes() if isinstance(basis, Grid) else np.zeros((d, 0)),
         fit=fit,
         probes=probes,
-        at_probes=np.zeros((0, 0)) if isinstance(basis, Grid) else basis.features(u[probes].T),
+        at_probes=_at_probes(basis, u[probes].T),
     )
     return Prepared(plan, GPData(**arrays), box, (low, high), base_prior, edges)
 
@@ -389,6 +389,12 @@ def _at_the_data(
             parts.append(rows)
     stored = _padded(np.concatenate(parts, axis=1), rows_) if keep else None
     return stored, (gram, fitted) if plan.summed else (empty, empty)
+
+
+def _at_probes(basis: Basis, u: t.HostColumns) -> t.HostFeatures:
+    """phi at some observations; those of the grid, and where there are none, are not needed."""
+    known = u.shape[1] and not isinstance(basis, Grid)
+    return basis.features(u) if known else np.zeros((basis.number, u.shape[1]))
 
 
 def _padded(columns: Float[np.ndarray, "k n"], rows: int) -> Float[np.ndarray, "k rows"]:

@@ -91,8 +91,7 @@ class GPSampler(Sampler):
         pieces = -(-rows // PIECE)
         padded = jnp.pad(data.x, ((0, 0), (0, pieces * PIECE - rows)))
         parts = jnp.moveaxis(padded.reshape(d, pieces, PIECE), 1, 0)
-        zero = jnp.int32(0)
-        f = jax.lax.map(lambda u: self.plan.basis.evaluate(w, u, zero), parts)
+        f = jax.lax.map(lambda u: self.plan.basis.evaluate(w, u), parts)
         return f.reshape(-1)[:rows]
 
     def nodes(self, p: t.Parameters, data: GPData) -> tuple[t.Nodes, t.AtNodes]:
@@ -104,7 +103,7 @@ class GPSampler(Sampler):
     def at_nodes(self, w: t.Weights, data: GPData, p: t.Parameters) -> t.AtNodes:
         """f at the nodes of the quadrature; nodes that move do so with ``p``."""
         if self.plan.moving:
-            return self.plan.basis.evaluate(w, self.nodes(p, data)[0], jnp.int32(0))
+            return self.plan.basis.evaluate(w, self.nodes(p, data)[0])
         return jnp.reshape(self.plan.basis.on_grid(w, data.quadrature.tables), -1)
 
     def normaliser(self, f: t.AtNodes, p: t.Parameters, data: GPData) -> t.Number:
@@ -282,16 +281,17 @@ class GPSampler(Sampler):
     def _first(self, key: KeyArray, data: GPData) -> tuple[State, t.Flag]:
         """The first state, compiled; whether the base makes all observations possible there."""
         plan = self.plan
-        k = jax.random.split(key, 4)
-        p = plan.base.first(data)
-        shake = jax.random.normal(k[0], p.shape) * 0.5 / jnp.sqrt(data.n + 1.0)
-        p, possible = self._shaken(p, shake, data)
-        hyper = plan.hyper.first(k[1])
+        key_noise, key_hyper = jax.random.split(key)
+        # All normal variables in one call: each is compiled at some length.
+        noise = jax.random.normal(key_noise, (plan.basis.number + plan.base.size + 1,))
+        beta = 0.3 * noise[: plan.basis.number]
+        shake = noise[plan.basis.number : -1] * 0.5 / jnp.sqrt(data.n + 1.0)
+        p, possible = self._shaken(plan.base.first(data), shake, data)
+        hyper = plan.hyper.first(key_hyper)
         log_rate = jnp.zeros(())
         if plan.process.rated:
             twice = 2 * (data.n + 1) / data.volume
-            log_rate = jnp.log(twice) + 0.2 * jax.random.normal(k[2])
-        beta = 0.3 * jax.random.normal(k[3], (plan.basis.number,))
+            log_rate = jnp.log(twice) + 0.2 * noise[-1]
         w = self.root_spectrum(hyper, data) * beta
         none, never = points.none(plan.basis.d), jnp.array(False)
         state = State(
