@@ -22,10 +22,13 @@ help:
 	@echo 'make docs    run the examples of the documentation; the site goes to results/docs/'
 	@echo 'make clean   remove .venv and everything made by the above'
 
-# Compiled programs are kept between test runs: JAX programs take seconds to compile each.
-run test calibrate check docs: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
-run test calibrate check docs: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
-# The library compiles its sweeps with this option (driver/block.py); with it the small programs
+# Compiled programs are kept here, not among those of whoever runs this. In tests and documentation
+# it is JAX's own cache that keeps them (ours then does nothing): it has their own functions as well.
+run test calibrate check docs: export OFFCUT_CACHE := $(CURDIR)/.cache/programs
+bench: export OFFCUT_CACHE := off
+test calibrate docs: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.cache/jax
+test calibrate docs: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.5
+# The library compiles its programs with this option (programs/compiled.py); with it the small ones
 # around them compile faster as well. XLA stops at a flag that it does not know: make XLA_FLAGS= test
 XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
 run test calibrate check docs: export XLA_FLAGS := $(XLA_FLAGS)
@@ -33,7 +36,7 @@ run test calibrate check docs: export XLA_FLAGS := $(XLA_FLAGS)
 run: $(STAMP)
 	$(BIN)/offcut reproduce all --quick -o results
 
-# A process killed while it writes to that cache (a test does so) leaves a torn entry: JAX warns
+# A process killed while it writes to JAX's cache (a test does so) leaves a torn entry: JAX warns
 # and compiles again, and this one warning is not an error.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal \

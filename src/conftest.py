@@ -7,6 +7,7 @@ one for the pictures of each kind of model, by the module's name. (Run by ``make
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ import xarray as xr
 
 import offcut
 
+os.environ.setdefault("OFFCUT_CACHE", "off")  # not the cache of whoever runs them
 SHORT = {"draws": 50, "warmup": 50, "chains": 2}
 
 

@@ -1,7 +1,8 @@
 """What the tests of driver, checkpoints and bad input share.
 
 Compiling takes seconds and sampling milliseconds, so models live as long as the session and keep
-their compiled programs; child processes share JAX's compilation cache with this one.
+their compiled programs; child processes share JAX's compilation cache with this one. It has the
+functions of tests as well, and where it is on there is none of Offcut's own.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name, value in CACHE.items():
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)
+    # For tests that switch JAX's off: never the cache of whoever runs them.
+    os.environ["OFFCUT_CACHE"] = str(Path(os.environ["OFFCUT_TEST_CACHE"]) / "offcut")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

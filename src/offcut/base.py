@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Memory that the rejected points of one chain may take.
 MEMORY_LIMIT = 2**30
+#: Room for rejections at first; more is compiled for when a sweep needs it.
+FIRST_CAPACITY = 2**14
 #: No run of the rejection sampler counts further than this (int32 with room for a block).
 MOST_REJECTED = 2**31 - 2**13
 #: Statuses a step may end with. The driver keeps the state from before a step that is not OK.
@@ -36,6 +38,8 @@ OK, FULL, BROKEN = 0, 1, 2
 #: theta, unconstrained.
 Position = Float[Array, " d"]
 LogDensity = Callable[[Position], Float[Array, ""]]
+#: A number known here, or only to the compiled program.
+Count = int | Int[Array, ""]
 Stats = dict[str, Shaped[Array, "..."]]
 #: The state of a sampler and the arrays that it computes with: pytrees, each sampler's own.
 State = TypeVar("State")
@@ -148,7 +152,7 @@ class Kernel:
         """Whether warm-up tunes this kernel."""
         return False
 
-    def first_tuning(self, points: int, size: int) -> PyTree:
+    def first_tuning(self, points: Count, size: int) -> PyTree:
         """What warm-up starts from, for so many points and dimensions: a ``Tuning``, or None."""
         return None
 

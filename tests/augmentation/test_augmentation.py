@@ -22,6 +22,7 @@ from offcut.augmentation.rejections import (
     spare_section,
 )
 from offcut.base import BROKEN, FULL, OK
+from offcut.models.data import pad_rows
 from offcut.numerics import keys
 from offcut.numerics.arrays import exclusive_count
 from offcut.numerics.log1mexp import log1mexp
@@ -100,8 +101,9 @@ def test_observations_with_own_proposals_each_run_to_their_acceptance():
 
     model = models.regression()
     c = jnp.linspace(-2, 2, 64)
-    n, repeats = 64, 300
+    n, repeats, most = 64, 300, jnp.int32(MOST_REJECTED)
     layout = Layout.of(n, 1, True)
+    rows = pad_rows(c, layout.rows)
     theta = {"intercept": jnp.array(0.2), "slope": jnp.array(0.9)}
     like = jax.ShapeDtypeStruct((), jnp.float64)
     buffer = empty_rejected(layout, like, layout.capacity(4096))
@@ -109,9 +111,9 @@ def test_observations_with_own_proposals_each_run_to_their_acceptance():
     @jax.jit
     def run(key):
         done, failures = run_per_observation(
-            model, layout, key, theta, c, buffer, jnp.int32(MOST_REJECTED), keep_accepted=True
+            model, layout, key, theta, rows, buffer, most, jnp.int32(n), keep_accepted=True
         )
-        return done, failures
+        return done._replace(kept=done.kept[:n]), failures[:n]
 
     totals = np.zeros(n)
     accepted = []

@@ -40,8 +40,8 @@ def values(n=40, seed=0):
 def messages(asked, data, covariates=None):
     """What is asked about the data before a run; sampling would only add time."""
     with jax.enable_x64(True):
-        arrays, layout, _ = observe(asked, data, covariates)
-        return [doubt.text for doubt in pile_ups(asked, arrays, layout.n)]
+        arrays, _, _ = observe(asked, data, covariates)
+        return [doubt.text for doubt in pile_ups(asked, arrays, int(arrays.n))]
 
 
 def test_sample_asks():

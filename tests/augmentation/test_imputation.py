@@ -262,7 +262,7 @@ def run(model, hide, covariates=(), n=5, point_size=1):
         layout = Layout.of(n, point_size, bool(covariates))
         sampler = AugmentedSampler(model, layout, offcut.HMC(0.2, 5))
         result = invariance_test(
-            sampler, model, layout, keys.from_seed(11), covariates=covariates, hide=hide
+            sampler, model, layout, n, keys.from_seed(11), covariates=covariates, hide=hide
         )
     assert result.moved > 0.3
     return result
@@ -270,7 +270,7 @@ def run(model, hide, covariates=(), n=5, point_size=1):
 
 def hide_zone(points, n=5):
     zone = jnp.where(points[:n] >= LIMIT, 0, -1)
-    return Hidden(Whole(jnp.arange(n), zone, jnp.ones(1)), None)
+    return Hidden(Whole(jnp.arange(n), zone, jnp.ones(1), jnp.int32(n)), None)
 
 
 @pytest.mark.calibrate
@@ -292,7 +292,7 @@ def test_slices_in_a_zone_leave_the_joint_alone(monkeypatch):
 def hide_true(points, n=5):
     low = jnp.full((n, 2), -jnp.inf)
     free = jnp.broadcast_to(jnp.array([False, True]), (n, 2))  # noisy, true
-    return Hidden(None, Parts(jnp.arange(n), free, low, -low, jnp.full(2, 1.5)))
+    return Hidden(None, Parts(jnp.arange(n), free, low, -low, jnp.full(2, 1.5), jnp.int32(n)))
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from scipy import integrate, special, stats
 import offcut
 from offcut.augmentation import impute as whole_module
 from offcut.augmentation.hidden import zones_of
-from offcut.augmentation.impute import first_imputed
+from offcut.augmentation.impute import at_rows, first_imputed
 from offcut.errors import TrustWarning
 from offcut.models.data import Observed
 from offcut.samplers.choice import observe
@@ -37,7 +37,7 @@ def p_values(model, theta, x, limits, moments):
         arrays, _, _ = observe(model, x, limits)
         data = Observed(*arrays)
         start = first_imputed(data).whole
-        own = jax.tree.map(lambda a: a[data.hidden.whole.rows], data.covariates)
+        own = at_rows(data.covariates, data.hidden.whole.rows)
         censored = whole_module.InZones(model, zones_of(model, ()), data.hidden.whole, own)
         theta = {name: jnp.asarray(value) for name, value in theta.items()}
 

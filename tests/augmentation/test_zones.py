@@ -267,8 +267,8 @@ def test_values_that_the_base_cannot_produce_are_named():
 
 def questions(model, data, covariates):
     with jax.enable_x64(True):
-        arrays, layout, _ = observe(model, data, covariates)
-        return [doubt.text for doubt in pile_ups(model, arrays, layout.n)]
+        arrays, _, _ = observe(model, data, covariates)
+        return [doubt.text for doubt in pile_ups(model, arrays, int(arrays.n))]
 
 
 def test_exit_times_as_a_covariate_are_not_asked_about():

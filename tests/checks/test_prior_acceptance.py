@@ -12,7 +12,7 @@ from scipy import stats
 import offcut
 from offcut.checks.looks import warning_before
 from offcut.errors import DataError, ModelError, SettingsError
-from offcut.samplers.choice import observe
+from offcut.samplers.choice import prepare
 
 
 def above(threshold, scale=1.0, mean=0.0):
@@ -31,8 +31,7 @@ def vague():
 
 def warned(model, x, covariates=None):
     with jax.enable_x64(True):
-        arrays, layout, _ = observe(model, x, covariates)
-        return warning_before(model, arrays, layout.n)
+        return warning_before(prepare(model, x, covariates))
 
 
 def test_each_rate_is_the_probability_of_the_window(vague):

@@ -56,7 +56,7 @@ def structured(like: Any) -> offcut.RejectionModel:
 )
 def test_whatever_holds_numbers_becomes_one_array(data: Any) -> None:
     arrays, layout, named = observed(scalar(), data)
-    assert layout.n == 7
+    assert arrays.n == 7
     assert not layout.has_covariates
     assert list(named) == ["x"]
     assert named["x"].dtype == np.float64

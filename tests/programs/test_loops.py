@@ -1,4 +1,4 @@
-"""Sums over n = 1, 2 and around a chunk, compiled with n baked in; loops that count by one.
+"""Sums over n = 1, 2 and around a chunk; loops that count by one.
 
 XLA (jaxlib 0.10.2) takes `i < 1; i += k` for a loop without a trip, so that the only observation
 was ignored. Hence the sums below against plain ones, and a reading of every sampler's program.
@@ -42,14 +42,14 @@ def model(covariates):
 def arrays(n, held, covariates):
     """Data and rejections as the engine has them, and each point less its covariate."""
     rng = np.random.default_rng(n)
-    layout = Layout(n, 64, CHUNK, covariates, 2)
+    layout = Layout(2 * CHUNK, 64, CHUNK, covariates, 2)
     x, y, c = rng.exponential(size=n), -rng.exponential(size=held), rng.normal(size=n)
     owner = rng.integers(n, size=held).astype(np.int32)
-    data = Observed(pad_rows(jnp.asarray(x), CHUNK), ())
+    data = Observed(pad_rows(jnp.asarray(x), layout.rows), (), jnp.int32(n))
     rejected = empty_rejected(layout, jnp.zeros(()), layout.capacity(MOST))
     rejected = rejected._replace(points=rejected.points.at[:held].set(y), count=jnp.int32(held))
     if covariates:
-        data = data._replace(covariates=(pad_rows(jnp.asarray(c), CHUNK),))
+        data = data._replace(covariates=(pad_rows(jnp.asarray(c), layout.rows),))
         rejected = rejected._replace(owner=rejected.owner.at[:held].set(owner))
         x, y = x - c, y - c[owner]
     return layout, data, rejected, x, y
@@ -73,11 +73,11 @@ def test_sums_over_data_and_rejections_are_plain_sums(n, covariates):
     """Those of NUTS, HMC and RandomWalk; of exchange and pseudo-marginal; of Conjugate."""
     here, layout = model(covariates), arrays(n, 0, covariates)[0]
 
-    @jax.jit  # the data are arguments, as in a sampler; n is a constant of the program
+    @jax.jit  # the data are arguments, as in a sampler, and so is n
     def compiled(data, rejected):
         theta = jax.tree.map(jnp.asarray, THETA)
         joint = jax.value_and_grad(log_joint(here, layout))(theta, data, rejected)
-        over_x = log_unnormalised(here, layout)(theta, data.points, data.covariates)
+        over_x = log_unnormalised(here, layout)(theta, data.points, data.covariates, data.n)
         return joint, over_x, sum_statistics(lambda x: (x, x**2), data, rejected, layout)
 
     for held in (0, 1, MOST):

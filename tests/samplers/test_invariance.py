@@ -44,7 +44,7 @@ def run(model, how, *, control=None, n=5, covariates=(), **options):
             sampler = ROUTES[method].sampler(model, layout, kernel, covariates, settings)
         options.setdefault("replicates", 10_000)
         result = invariance_test(
-            sampler, model, layout, keys.from_seed(11), covariates=covariates, **options
+            sampler, model, layout, n, keys.from_seed(11), covariates=covariates, **options
         )
     assert result.moved > 0.3, "the sampler hardly moved: the test would be void"
     assert result.replicates > 0.5 * options["replicates"]
@@ -127,7 +127,7 @@ def test_sharing_rejections_between_observations_with_own_proposals_is_caught():
     class WrongOwners(AugmentedSampler):
         def run_sampler(self, key, theta, data, buffer, limit):
             result = super().run_sampler(key, theta, data, buffer, limit)
-            owner = (result.rejected.owner + 1) % self.layout.n
+            owner = (result.rejected.owner + 1) % data.n
             return result._replace(rejected=result.rejected._replace(owner=owner))
 
     covariates = (jnp.linspace(-1.2, 1.2, 5),)

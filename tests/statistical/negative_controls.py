@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
 from offcut.augmentation.algorithm1 import run_algorithm_1, run_shared
+from offcut.augmentation.rejections import section_rows
 from offcut.numerics.arrays import write_rows
 from offcut.samplers.algorithm2 import AugmentedSampler
 from offcut.samplers.walk import Judgement, PseudoMarginalSampler, Sound
@@ -35,9 +36,7 @@ class OneSetShort(AugmentedSampler):
     """n - 1 sets of rejections for n observations."""
 
     def run_sampler(self, key, theta, data, buffer, limit):
-        return run_shared(
-            self.model, self.layout, key, theta, buffer, limit, wanted=self.layout.n - 1
-        )
+        return run_shared(self.model, self.layout, key, theta, buffer, limit, data.n - 1)
 
 
 class AcceptedKept(AugmentedSampler):
@@ -47,9 +46,10 @@ class AcceptedKept(AugmentedSampler):
         run = run_algorithm_1(
             self.model, self.layout, key, theta, data, buffer, limit, keep_accepted=True
         )
-        n = self.layout.n
-        place = run.rejected.offset + run.rejected.count + jnp.arange(n)
-        points = write_rows(run.rejected.points, place, run.kept)
+        n, rows = data.n, jnp.arange(self.layout.rows)
+        trash = buffer.offset + section_rows(self.layout, buffer) - 1
+        behind = run.rejected.offset + run.rejected.count + rows
+        points = write_rows(run.rejected.points, jnp.where(rows < n, behind, trash), run.kept)
         rejected = run.rejected._replace(points=points, count=run.rejected.count + n)
         return run._replace(rejected=rejected, kept=None)
 
@@ -128,7 +128,7 @@ class IndicatorFromEstimate(PseudoMarginalSampler):
     """The budget is judged by the run that gives the estimate: the target changes."""
 
     def judge(self, key, proposal, state, stage, data):
-        wanted, n = state.log_estimate[1], self.layout.n
+        wanted, n = state.log_estimate[1], data.n
         run = run_shared(
             self.model,
             self.layout,
@@ -136,7 +136,7 @@ class IndicatorFromEstimate(PseudoMarginalSampler):
             proposal.new_theta,
             self.empty_buffer(data),
             stage.budget,
-            wanted=wanted.astype(jnp.int32),
+            wanted.astype(jnp.int32),
             store=False,
         )
         r, k = wanted, run.rejected.count.astype(float)

@@ -108,7 +108,7 @@ def log_accept_at_observations(
             theta, data.points, *data.covariates
         ),
     )
-    return np.asarray(program(theta, data))[: layout.n]
+    return np.asarray(program(theta, data))[: int(data.n)]
 
 
 def inspect_observations(
@@ -128,7 +128,7 @@ def inspect_observations(
         listed = ", ".join(f"{i} (value {shown(row(i))})" for i in never[:3])
         more = f" and {never.size - 3} more" if never.size > 3 else ""
         raise DataError(
-            f"{never.size} of {layout.n} observations lie where the model accepts nothing "
+            f"{never.size} of {int(data.n)} observations lie where the model accepts nothing "
             f"(log_accept = -inf): index {listed}{more}. The model says that such a value "
             "cannot be observed: widen the window, or remove these rows if they are errors"
             f"{_censored_hint([row(int(i)) for i in never])}"

@@ -43,7 +43,7 @@ from offcut.errors import MemoryLimitError, SettingsError, StartError
 from offcut.models.data import HostPoints, Observed, as_covariates, pad_rows, point_like, point_size
 from offcut.models.prior import Theta
 from offcut.models.rejection import Proposed, Proposer, RejectionModel
-from offcut.numerics.arrays import exclusive_count, materialised, write_rows
+from offcut.numerics.arrays import as_argument, exclusive_count, materialised, write_rows
 from offcut.numerics.keys import as_key
 from offcut.numerics.rendering import shown
 from offcut.numerics.types import KeyArray, Points
@@ -142,26 +142,28 @@ class Pending(NamedTuple):
 
     count: Count  # type: ignore[assignment] # not the method of tuple
     stack: Int[Array, " rows"]
-    tried: Int[Array, " n+1"]
+    tried: Int[Array, " rows+1"]
 
 
 @dataclass(frozen=True)
 class OneEach:
     """Each of n observations has its own proposal: until each has one acceptance.
 
-    The last of ``order`` are served first. The rank of a proposal is its observation.
+    There is room for ``rows`` of them. The last of ``order`` (its first n) are served first. The
+    rank of a proposal is its observation.
     """
 
-    n: int
+    n: Count
+    rows: int
     size: int
-    order: Int[Array, " n"] | None
+    order: Int[Array, " rows"] | None
 
     def start(self) -> Pending:
         """All are pending."""
-        stack = jnp.arange(self.n + self.size, dtype=jnp.int32) % (self.n + 1)
+        stack = jnp.arange(self.rows + self.size, dtype=jnp.int32) % (self.rows + 1)
         if self.order is not None:
-            stack = stack.at[: self.n].set(self.order.astype(jnp.int32))
-        return Pending(jnp.int32(self.n), stack, jnp.zeros((self.n + 1,), jnp.int32))
+            stack = stack.at[: self.rows].set(self.order.astype(jnp.int32))
+        return Pending(jnp.int32(self.n), stack, jnp.zeros((self.rows + 1,), jnp.int32))
 
     def unfinished(self, counts: Pending) -> Bool[Array, ""]:
         return counts.count > 0
@@ -178,7 +180,7 @@ class OneEach:
 
     def cut(self, counts: Pending, turn: Turn, accepted: Flags) -> tuple[Flags, Places, Pending]:
         """Each up to its first acceptance."""
-        n, size, groups, share = self.n, self.size, turn.groups, turn.share
+        spare, size, groups, share = self.rows, self.size, turn.groups, turn.share
         slot = jnp.arange(size, dtype=jnp.int32)
         group, bottom = slot // share, counts.count - groups
         active = group < groups
@@ -190,16 +192,16 @@ class OneEach:
 
         # Rejections of each observation: `share` more where the round went by, else up to the
         # acceptance. Group g looks up its own totals; unused groups write to the spare row.
-        member = jnp.where(slot < groups, counts.stack[bottom + slot], n)
+        member = jnp.where(slot < groups, counts.stack[bottom + slot], spare)
         totals = jnp.append(before, before[-1] + accepted[-1])
         start = jnp.minimum(slot * share, size)
         stop = jnp.minimum(start + share, size)
         done = (totals[stop] > totals[start]) & (slot < groups)
-        where_accepted = jnp.where(is_accepted, turn.observation, n)
+        where_accepted = jnp.where(is_accepted, turn.observation, spare)
         tried = counts.tried.at[member].add(jnp.where(done | (slot >= groups), 0, share))
         tried = tried.at[where_accepted].add(jnp.where(is_accepted, slot - first_slot, 0))
         again = ~done & (slot < groups)
-        place = jnp.where(again, bottom + exclusive_count(again), n)
+        place = jnp.where(again, bottom + exclusive_count(again), spare)
         stack = counts.stack.at[place].set(member, mode="promise_in_bounds")
         left = bottom + jnp.sum(again, dtype=jnp.int32)
         return active & is_first, turn.observation, Pending(left, stack, tried)
@@ -282,22 +284,25 @@ def run_shared(
     theta: Theta,
     buffer: Rejected,
     limit: Count,
+    wanted: Count,
     *,
-    wanted: Count | int | None = None,
     keep_accepted: bool = False,
     store: bool = True,
+    beyond_capacity: bool = False,
 ) -> Run:
-    """Propose until ``wanted`` (default n) are accepted or more than ``limit`` are rejected.
+    """Propose until ``wanted`` are accepted or more than ``limit`` are rejected.
 
     Rejections are written to the section of ``buffer`` that its offset points at.
-    With ``store=False`` rejections are only counted, and the buffer's size does not matter.
+    With ``store=False`` rejections are only counted, and the buffer's size does not matter;
+    with ``beyond_capacity`` those for which there is no room are counted only.
     """
 
     def propose(number: Count, turn: None) -> Proposed:
         return model.propose_block(jax.random.fold_in(key, number), theta, layout.block)
 
-    schedule = UntilAccepted(jnp.int32(layout.n if wanted is None else wanted))
-    run, accepted = _run(layout, propose, schedule, buffer, limit, keep_accepted, store)
+    schedule = UntilAccepted(jnp.int32(wanted))
+    how = (keep_accepted, store, beyond_capacity)
+    run, accepted = _run(layout, propose, schedule, buffer, limit, *how)
     return run._replace(accepted=accepted)
 
 
@@ -309,12 +314,14 @@ def run_per_observation(
     covariates: Points,
     buffer: Rejected,
     limit: Count,
+    n: Count,
     *,
     keep_accepted: bool = False,
     store: bool = True,
-    order: Int[Array, " n"] | None = None,
-) -> tuple[Run, Int[Array, " n"]]:
-    """Run every observation to its acceptance, or until more than ``limit`` are rejected.
+    beyond_capacity: bool = False,
+    order: Int[Array, " rows"] | None = None,
+) -> tuple[Run, Int[Array, " rows"]]:
+    """Run each of n observations to its acceptance, or until more than ``limit`` are rejected.
 
     Returns the run and the number of rejections of each observation. The last of ``order`` (by
     default of the observations as they stand) are served first: this matters where the limit cuts
@@ -329,10 +336,11 @@ def run_per_observation(
     def propose(number: Count, turn: Turn) -> Proposed:
         return jax.vmap(propose_one)(turn.observation, turn.attempt)
 
-    schedule = OneEach(layout.n, layout.block, order)
-    run, pending = _run(layout, propose, schedule, buffer, limit, keep_accepted, store)
-    run = run._replace(accepted=jnp.int32(layout.n) - pending.count)
-    return run, pending.tried[: layout.n]
+    schedule = OneEach(n, layout.rows, layout.block, order)
+    how = (keep_accepted, store, beyond_capacity)
+    run, pending = _run(layout, propose, schedule, buffer, limit, *how)
+    run = run._replace(accepted=jnp.int32(n) - pending.count)
+    return run, pending.tried[: layout.rows]
 
 
 def _run(
@@ -343,27 +351,32 @@ def _run(
     limit: Count,
     keep_accepted: bool,
     store: bool,
+    beyond_capacity: bool,
 ) -> tuple[Run, S]:
     """A run into ``buffer``, its acceptances not counted, and the schedule's counts.
 
     The rank of an accepted point is its row; where a buffer has owners, whose the point is.
     """
-    bound = jnp.minimum(limit, capacity_of(layout, buffer) if store else MOST_REJECTED)
+    capacity = capacity_of(layout, buffer)
+    bound = jnp.minimum(limit, capacity if store and not beyond_capacity else MOST_REJECTED)
     trash = buffer.offset + section_rows(layout, buffer) - 1
     like = jax.tree.map(lambda a: a[0], buffer.points)
     kept = None
     if keep_accepted:
-        kept = jax.tree.map(lambda a: jnp.zeros((layout.n + 1, *a.shape), a.dtype), like)
+        kept = jax.tree.map(lambda a: jnp.zeros((layout.rows + 1, *a.shape), a.dtype), like)
 
     def collect(collected: tuple, block: Block) -> tuple:
         points, owner, kept, worst = collected
         proposed = block.proposed
         if store:
-            place = jnp.where(block.rejected, buffer.offset + block.place, trash)
+            kept_here = block.rejected
+            if beyond_capacity:
+                kept_here &= block.place < capacity
+            place = jnp.where(kept_here, buffer.offset + block.place, trash)
             points = write_rows(points, place, proposed.points)
             owner = write_rows(owner, place, None if owner is None else block.rank)
         if keep_accepted:
-            place = jnp.where(block.accepted, block.rank, layout.n)
+            place = jnp.where(block.accepted, block.rank, layout.rows)
             kept = write_rows(kept, place, proposed.points)
         return points, owner, kept, update_worst(worst, proposed.log_accept, proposed.points)
 
@@ -371,7 +384,7 @@ def _run(
     done = propose_until(propose, schedule, bound.astype(jnp.int32), collect, start)
     points, owner, kept, worst = done.collected
     if keep_accepted:
-        kept = jax.tree.map(lambda a: a[: layout.n], kept)
+        kept = jax.tree.map(lambda a: a[: layout.rows], kept)
     rejected = buffer._replace(points=points, owner=owner, count=done.rejected)
     return Run(rejected, jnp.int32(0), kept, worst), done.counts
 
@@ -388,9 +401,19 @@ def run_algorithm_1(
 ) -> Run:
     """Algorithm 1, by whichever scheme the data ask for."""
     if not layout.has_covariates:
-        return run_shared(model, layout, key, theta, buffer, limit, **options)
+        return run_shared(model, layout, key, theta, buffer, limit, data.n, **options)
     (covariates,) = data.covariates
-    run, _ = run_per_observation(model, layout, key, theta, covariates, buffer, limit, **options)  # type: ignore[arg-type]
+    run, _ = run_per_observation(
+        model,
+        layout,
+        key,
+        theta,
+        covariates,
+        buffer,
+        limit,
+        data.n,
+        **options,  # type: ignore[arg-type]
+    )
     return run
 
 
@@ -447,11 +470,11 @@ def augment(
         return run_algorithm_1(model, layout, key, theta, data, buffer, limit, keep_accepted=True)
 
     program = model.compiled(("augment", layout), whole_run)
-    data = Observed(None, pad_rows(trees, layout.chunk))
+    data = Observed(None, pad_rows(trees, layout.rows), as_argument(np.int32(n)))
     capacity = layout.capacity(4 * n)
     while True:
         buffer = empty_rejected(layout, like, capacity)
-        run = program(as_key(key), at, data, buffer, jnp.int32(MOST_REJECTED))
+        run = program(as_key(key), at, data, buffer, as_argument(np.int32(MOST_REJECTED)))
         refuse_broken(model, at, run.worst)
         count = int(run.rejected.count)
         if count <= capacity:
@@ -469,6 +492,6 @@ def augment(
                 f"theta={shown(at)}, and room for more would take {needed / 2**30:.1f} GiB of "
                 f"the {MEMORY_LIMIT / 2**30:.0f} GiB allowed; ask for fewer at a time"
             )
-    accepted = jax.tree.map(np.asarray, run.kept)
-    rejected = jax.tree.map(lambda a: np.asarray(a[:count]), run.rejected.points)
+    accepted = jax.tree.map(lambda a: np.asarray(a)[:n], run.kept)
+    rejected = jax.tree.map(lambda a: np.asarray(a)[:count], run.rejected.points)
     return accepted, rejected

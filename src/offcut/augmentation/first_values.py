@@ -40,14 +40,16 @@ def with_possible_values(
     for kind in hidden:
         if kind is None:
             continue
-        rows = np.asarray(kind.rows)
-        is_possible = model.compiled("is possible", _is_possible(model))
-        given = jax.tree.map(lambda a, rows=rows: jnp.asarray(a[rows]), (points, covariates))
+        count = int(kind.count)
+        rows = kind.rows[:count]
+        is_possible = model.compiled("is possible", _is_possible(model), quick=True)
+        given = jax.tree.map(lambda a, rows=rows: a[rows], (points, covariates))
         wanted = np.flatnonzero(~np.asarray(is_possible(key, *given)))
         if not wanted.size:
             continue
-        facts, given = jax.tree.map(lambda a, wanted=wanted: a[wanted], (kind[:-1], given))
-        search = model.compiled(("possible values", type(kind)), _search(model, type(kind)))
+        known = jax.tree.map(lambda a, count=count: a[:count], kind[:-2])
+        facts, given = jax.tree.map(lambda a, wanted=wanted: a[wanted], (known, given))
+        search = model.compiled(("possible values", type(kind)), _search(model, type(kind)), True)
         found, good = search(key, scale, facts, *given)
         if not np.all(good):
             raise no_room(model, points, kind, wanted[~np.asarray(good)])

@@ -24,6 +24,7 @@ from offcut.models.data import Covariates, Hidden, HostPoints, Parts, PointLike,
 from offcut.models.prior import Theta
 from offcut.models.recording import Clamped, Zone, in_zones
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.arrays import as_argument, bucket
 from offcut.numerics.rendering import shown
 from offcut.numerics.types import KeyArray, Point, Points
 
@@ -134,6 +135,8 @@ def _refuse_beyond(values: Values, lower: Limit, upper: Limit, known: Flags) -> 
         )
 
 
+#: The row of what is no observation, and the fewest hidden values that there is room for.
+NOWHERE, FEWEST = 2**31 - 1, 16
 #: The first interval of the slice sampler, in standard deviations of a column of the data. Too wide
 #: costs a logarithm, too narrow a multiple.
 WIDTH = 4.0
@@ -248,7 +251,10 @@ def hide(
     whole = None
     if rows.size:
         whole = Whole(
-            jnp.asarray(rows, jnp.int32), jnp.asarray(zone[rows], jnp.int32), jnp.asarray(width)
+            rows=_padded(rows.astype(np.int32), NOWHERE),
+            zone=_padded(zone[rows].astype(np.int32), -1),
+            width=as_argument(width),
+            count=as_argument(np.int32(rows.size)),
         )
     limits = limits if shape != () else None
     parts = _hidden_parts(model, points, limits, width, n, skip=rows)
@@ -380,12 +386,20 @@ def _hidden_parts(
     if not rows.size:
         return None
     return Parts(
-        rows=jnp.asarray(rows, jnp.int32),
-        free=jnp.asarray(any_free[rows]),
-        low=jnp.asarray(flat_rows(low, n)[rows]),
-        high=jnp.asarray(flat_rows(high, n)[rows]),
-        width=jnp.asarray(width),
+        rows=_padded(rows.astype(np.int32), NOWHERE),
+        free=_padded(any_free[rows], False),
+        low=_padded(flat_rows(low, n)[rows], -np.inf),
+        high=_padded(flat_rows(high, n)[rows], np.inf),
+        width=as_argument(width),
+        count=as_argument(np.int32(rows.size)),
     )
+
+
+def _padded(rows: Shaped[np.ndarray, " m *d"], value: float) -> Array:
+    """Up to one of a few sizes, so that data with as many hidden values or so share programs."""
+    more = np.full((bucket(len(rows), FEWEST), *rows.shape[1:]), value, rows.dtype)
+    more[: len(rows)] = rows
+    return as_argument(more)
 
 
 def flat_rows(tree: HostPoints, n: int) -> Shaped[np.ndarray, "n d"]:

@@ -56,6 +56,7 @@ from offcut.numerics.types import KeyArray, Point, Points
 #: Rows of points as rows of floats.
 Vectors = Float[Array, "m d"]
 Flags = Bool[Array, " m"]
+Count = int | Int[Array, ""]
 
 
 def draw_parts(
@@ -72,7 +73,7 @@ def draw_parts(
     ``columns`` are those that may be hidden.
     """
     flat = Flat(jax.tree.map(lambda a: a[0], held))
-    own = jax.tree.map(lambda a: a[parts.rows], covariates)
+    own = at_rows(covariates, parts.rows)
 
     def log_density(vectors: Vectors) -> Float[Array, " m"]:
         def at(vector: Vector, *covariate: Point) -> Float[Array, ""]:
@@ -127,9 +128,19 @@ PATIENCE, PATIENCE_EACH = 2_000, 100
 WIDER = 6
 
 
-def sweep_patience(count: int) -> int:
+def sweep_patience(count: Count) -> Count:
     """Proposals in vain that a sweep may spend on ``count`` observations."""
     return PATIENCE + PATIENCE_EACH * count
+
+
+def random_order(key: KeyArray, count: Count, rows: int) -> Int[Array, " rows"]:
+    """The first ``count`` of so many rows in random order, and then the others.
+
+    Sixty-four bits for each: of a million rows two are alike once in 10^7 orders, and then the
+    first comes first.
+    """
+    bits = jax.random.bits(key, (rows,), np.uint64)
+    return jnp.lexsort((bits, jnp.arange(rows) >= count)).astype(jnp.int32)
 
 
 @dataclass(frozen=True)
@@ -159,9 +170,9 @@ class InZones:
     ) -> tuple[Points, Flags, Flags]:
         """New values; which rows were reached by proposals, and which of the others have moved."""
         zone = self.whole.zone
-        count = zone.shape[0]
+        rows, count = zone.shape[0], self.whole.count
         one = jax.tree.map(lambda a: a[0], held)
-        layout = Layout.of(count, Flat(one).size, True)
+        layout = Layout.of(rows, Flat(one).size, True)._replace(rows=rows)
         run, _ = run_per_observation(
             self,
             layout,
@@ -170,10 +181,11 @@ class InZones:
             (zone, self.covariates),
             empty_rejected(layout, (one, jnp.array(True)), layout.chunk),
             jnp.int32(sweep_patience(count)) if patience is None else patience,
+            count,
             keep_accepted=True,
             store=False,
             # Row i has the keys below fold_in(key, i), i < count.
-            order=jax.random.permutation(jax.random.fold_in(key, count), count),
+            order=random_order(jax.random.fold_in(key, count), count, rows),
         )
         assert run.kept is not None
         drawn, reached = run.kept
@@ -187,7 +199,7 @@ class InZones:
             return jnp.where(reached.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
         def differs(new: Array, old: Array) -> Flags:
-            return jnp.any((new != old).reshape(count, -1), axis=1)
+            return jnp.any((new != old).reshape(rows, -1), axis=1)
 
         changed = jax.tree.leaves(jax.tree.map(differs, stepped, held))
         moved = left & jnp.any(jnp.stack(changed), axis=0)
@@ -256,13 +268,18 @@ class Imputed(NamedTuple):
     waited: Int[Array, " hidden"]
 
 
+def at_rows(tree: Points, rows: Int[Array, " m"]) -> Points:
+    """These rows, and the last one for those that are none."""
+    return jax.tree.map(lambda a: jnp.take(a, rows, axis=0, mode="clip"), tree)
+
+
 def first_imputed(data: Observed) -> Imputed | None:
     """First values: the recorded ones where they are possible."""
     if data.hidden is None:
         return None
 
     def rows(kind: Whole | Parts | None) -> Points | None:
-        return None if kind is None else jax.tree.map(lambda a: a[kind.rows], data.points)
+        return None if kind is None else at_rows(data.points, kind.rows)
 
     count = sum(kind.rows.shape[0] for kind in data.hidden if kind is not None)
     waited = jnp.full(count, NEVER, jnp.int32)
@@ -276,7 +293,11 @@ def completed(data: Observed, imputed: Imputed | None) -> Observed:
     points = data.points
     for kind, values in zip(data.hidden, imputed[:2], strict=True):
         if kind is not None:
-            points = jax.tree.map(lambda a, b, kind=kind: a.at[kind.rows].set(b), points, values)
+            points = jax.tree.map(
+                lambda a, b, kind=kind: jnp.asarray(a).at[kind.rows].set(b, mode="drop"),
+                points,
+                values,
+            )
     return data._replace(points=points)
 
 
@@ -292,9 +313,17 @@ def impute(
     values, moved, reached = _draw(model, key, theta, data, imputed)
     drawn = [jnp.all(kind, axis=1) for kind in moved if kind is not None]
     waited = jnp.where(jnp.concatenate(drawn), 0, jnp.minimum(imputed.waited + 1, NEVER))
-    stats = {} if reached is None else {"imputed": jnp.mean(reached.astype(float))}
+    stats = {}
+    if reached is not None:
+        assert data.hidden is not None
+        assert data.hidden.whole is not None
+        stats["imputed"] = jnp.sum(reached) / data.hidden.whole.count
     stats["undrawn"] = jnp.sum(waited >= LONG_WAIT)
     return Imputed(*values, waited), stats
+
+
+#: Of each kind, by row and coordinate, whether it was drawn or has moved (or is known).
+Moved = tuple[Bool[Array, "whole 1"] | None, Bool[Array, "parts d"] | None]
 
 
 def _draw(
@@ -306,7 +335,7 @@ def _draw(
     patience: Int[Array, ""] | None = None,
 ) -> tuple[
     tuple[Points | None, Points | None],
-    tuple[Bool[Array, "whole 1"] | None, Bool[Array, "parts d"] | None],
+    Moved,
     Flags | None,
 ]:
     """New values, whether each coordinate was drawn (or is known), and whole rows drawn afresh."""
@@ -319,7 +348,7 @@ def _draw(
     moved_whole = moved_parts = reached = None
     if hidden.whole is not None:
         rows = hidden.whole.rows
-        own = jax.tree.map(lambda a: a[rows], data.covariates)
+        own = at_rows(data.covariates, rows)
         censored = InZones(model, zones_of(model, shape), hidden.whole, own)
         whole, reached, moved = censored.draw(key_whole, theta, whole, patience)
         moved_whole = (reached | moved | (hidden.whole.zone < 0))[:, None]
@@ -332,39 +361,53 @@ def _draw(
     return (whole, parts), (moved_whole, moved_parts), reached
 
 
-def refuse_impossible_zones(
-    model: RejectionModel, key: KeyArray, theta: Theta, data: Observed, imputed: Imputed | None
-) -> None:
-    """Raise where an observation with something hidden can be nothing but what was recorded.
+def first_moves(
+    model: RejectionModel,
+    key: KeyArray,
+    theta: Theta,
+    data: Observed,
+    imputed: Imputed,
+    most: Count = 3,
+) -> Moved:
+    """Which hidden values move in at most so many sweeps at theta, the third with great patience.
 
-    Every one must be reached by a proposal or move inside its zone, with ordinary patience or with
-    a great deal; otherwise what stands for it would never change, and count as if it were known.
+    Every one must be reached by a proposal or move inside its zone; otherwise what stands for it
+    would never change, and count as if it were known.
     """
     hidden = data.hidden
-    if imputed is None or hidden is None:
-        return
+    assert hidden is not None
+    patience = jnp.int32(sweep_patience(0 if hidden.whole is None else hidden.whole.count))
 
-    def run(
-        key: KeyArray, theta: Theta, data: Observed, imputed: Imputed, patience: Int[Array, ""]
-    ) -> tuple[tuple, tuple]:
-        return _draw(model, key, theta, data, imputed, patience)[:2]
-
-    program = model.compiled("first zones", run)
-    count = 0 if hidden.whole is None else hidden.whole.rows.shape[0]
-    patience = sweep_patience(count)
-    moved = [np.array(False)] * 2
-    for attempt, limit in enumerate((patience, patience, FIRST_PATIENCE)):
+    def sweep(carry: tuple[Count, Imputed, Moved]) -> tuple[Count, Imputed, Moved]:
+        attempt, held, moved = carry
+        limit = jnp.where(attempt < 2, patience, FIRST_PATIENCE)
         own_key = jax.random.fold_in(key, attempt)
-        values, now = program(own_key, theta, data, imputed, jnp.int32(limit))
-        imputed = imputed._replace(whole=values[0], parts=values[1])
-        moved = [
-            a | (True if b is None else np.asarray(b)) for a, b in zip(moved, now, strict=True)
-        ]
-        if all(kind.all() for kind in moved):
-            return
-    for kind, fine in zip(hidden, moved, strict=True):
-        members = np.flatnonzero(~np.atleast_2d(fine).all(axis=1))
-        if kind is None or not members.size:
+        values, now, _ = _draw(model, own_key, theta, data, held, limit)
+        held = held._replace(whole=values[0], parts=values[1])
+        return attempt + 1, held, jax.tree.map(jnp.logical_or, moved, now)
+
+    def some_stand_still(carry: tuple[Count, Imputed, Moved]) -> Bool[Array, ""]:
+        attempt, _, moved = carry
+        return (attempt < most) & ~jnp.all(jnp.stack([jnp.all(m) for m in jax.tree.leaves(moved)]))
+
+    whole = None if hidden.whole is None else jnp.zeros((hidden.whole.rows.shape[0], 1), bool)
+    parts = None if hidden.parts is None else jnp.zeros(hidden.parts.free.shape, bool)
+    start = (jnp.int32(0), imputed, (whole, parts))
+    return lax.while_loop(some_stand_still, sweep, start)[2]
+
+
+def refuse_impossible_zones(
+    model: RejectionModel, theta: Theta, data: Observed, moved: Moved
+) -> None:
+    """Raise where an observation with something hidden can be nothing but what was recorded."""
+    hidden = data.hidden
+    assert hidden is not None
+    for kind, flags in zip(hidden, moved, strict=True):
+        if kind is None or flags is None:
+            continue
+        fine = np.asarray(flags)
+        members = np.flatnonzero(~fine.all(axis=1))
+        if not members.size:
             continue
         if kind is hidden.parts:
             raise no_room(model, data.points, kind, members, np.flatnonzero(~fine.all(axis=0)))

@@ -32,19 +32,24 @@ At = TypeVar("At", bound=PyTree[Shaped[Array, "..."]])
 LogJoint = Callable[[Theta, Observed, Rejected | None], Scalar]
 
 
-def log_joint(model: RejectionModel, layout: Layout) -> LogJoint:
+def log_joint(
+    model: RejectionModel, layout: Layout, log_observed: Callable[..., Scalar] | None = None
+) -> LogJoint:
     """``f(theta, observed, rejected) -> log p(X, Y | theta)``, differentiable in theta.
 
-    Where ``rejected`` is None the sum goes over X alone.
+    Where ``rejected`` is None the sum goes over X alone. ``log_observed(theta, x[, covariate])`` is
+    the model's own, unless another is given.
     """
+    of_observation = log_observed or model.log_observed
 
+    @jax.jit  # traced once, however often a sweep asks for it
     def value_and_gradient(
         smooth: Theta, fixed: Theta, observed: Observed, rejected: Rejected | None
     ) -> tuple[Scalar, Theta]:
         first_x = jax.tree.map(lambda a: a[0], observed.points)
 
         def observed_point(smooth: Theta, x: Point, *covariate: Point) -> Scalar:
-            return model.log_observed({**smooth, **fixed}, x, *covariate)
+            return of_observation({**smooth, **fixed}, x, *covariate)
 
         def rejected_point(smooth: Theta, y: Point, owner: Int[Array, ""] | None) -> Scalar:
             theta = {**smooth, **fixed}
@@ -55,7 +60,11 @@ def log_joint(model: RejectionModel, layout: Layout) -> LogJoint:
             return model.log_rejected(theta, y, own_x, *covariate)
 
         over_x = total(
-            observed_point, smooth, (observed.points, *observed.covariates), layout.n, layout.chunk
+            observed_point,
+            smooth,
+            (observed.points, *observed.covariates),
+            observed.n,
+            layout.chunk,
         )
         if rejected is None:
             return over_x
@@ -82,14 +91,14 @@ def log_joint(model: RejectionModel, layout: Layout) -> LogJoint:
 
 def log_unnormalised(
     model: RejectionModel, layout: Layout
-) -> Callable[[Theta, Points, Covariates], Scalar]:
-    """``f(theta, points, covariates) -> sum of log q + log a`` over n points (no gradient)."""
+) -> Callable[[Theta, Points, Covariates, Count], Scalar]:
+    """``f(theta, points, covariates, n) -> sum of log q + log a`` over n points (no gradient)."""
 
-    def over(theta: Theta, points: Points, covariates: Covariates) -> Scalar:
+    def over(theta: Theta, points: Points, covariates: Covariates, n: Count) -> Scalar:
         def one(theta: Theta, x: Point, *covariate: Point) -> Scalar:
             return model.log_observed(theta, x, *covariate)
 
-        return total(one, theta, (points, *covariates), layout.n, layout.chunk, gradient=False)
+        return total(one, theta, (points, *covariates), n, layout.chunk, gradient=False)
 
     return over
 
@@ -102,7 +111,7 @@ def sum_statistics(
     def of_row(_: Theta, point: Point) -> Sums:
         return statistic(point)
 
-    over_x = total(of_row, {}, (observed.points,), layout.n, layout.chunk, gradient=False)
+    over_x = total(of_row, {}, (observed.points,), observed.n, layout.chunk, gradient=False)
     over_y = total(
         of_row,
         {},
@@ -131,7 +140,9 @@ def total(
     """
     first = jax.tree.map(lambda a: a[offset], rows)
 
-    def chunk_sum(theta: At, start: Int[Array, ""]) -> PyTree[Shaped[Array, " ..."]]:
+    def chunk_sum(
+        theta: At, rows: tuple, first: tuple, start: Count, count: Count, offset: Count
+    ) -> PyTree[Shaped[Array, " ..."]]:
         used = start + jnp.arange(chunk, dtype=jnp.int32) < count
 
         def add_used(values: Shaped[Array, " chunk *sum"]) -> Shaped[Array, "*sum"]:
@@ -148,13 +159,16 @@ def total(
         values = jax.vmap(of_point, (None, *[0] * len(rows)))(theta, *part)
         return jax.tree.map(add_used, values)
 
-    evaluate = jax.value_and_grad(chunk_sum) if gradient else chunk_sum
-
-    shapes = jax.eval_shape(evaluate, theta, jnp.int32(0))
+    # Compiled functions are traced once, although this is asked for its shapes and then called.
+    evaluate = jax.jit(jax.value_and_grad(chunk_sum) if gradient else chunk_sum)
+    count, offset = jnp.asarray(count, jnp.int32), jnp.asarray(offset, jnp.int32)
+    shapes = jax.eval_shape(evaluate, theta, rows, first, jnp.int32(0), count, offset)
     zero = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-    return in_chunks(
-        lambda sums, start: jax.tree.map(jnp.add, sums, evaluate(theta, start)), zero, count, chunk
-    )
+
+    def add(sums: Sums, start: Int[Array, ""]) -> Sums:
+        return jax.tree.map(jnp.add, sums, evaluate(theta, rows, first, start, count, offset))
+
+    return in_chunks(add, zero, count, chunk)
 
 
 def in_chunks(

@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Int, PyTree, Shaped
 
 from offcut.base import BROKEN, FULL, OK
 from offcut.models.data import PointLike
+from offcut.numerics.arrays import as_argument, bucket
 from offcut.numerics.types import Points
 
 Count = Int[Array, ""]
@@ -37,26 +38,31 @@ MOST_ATTEMPTS = 100
 
 
 class Layout(NamedTuple):
-    """Static sizes of a problem.
+    """Static sizes of a problem: what a program is compiled for. The number n is data.
 
-    n : observations. block : proposals drawn at a time. chunk : points summed at a time.
-    sections : parts of the buffer of rejections (see ``Rejected``).
+    rows : observations and padding, a whole number of chunks; n of many sizes share one. block :
+    proposals drawn at a time. chunk : points summed at a time. sections : parts of the buffer of
+    rejections (see ``Rejected``). exact_rows : n, where users' own updates take the data as they
+    are (``exact_updates``): there n is a shape.
     """
 
-    n: int
+    rows: int
     block: int
     chunk: int
     has_covariates: bool
     sections: int
+    exact_rows: int | None = None
 
     @classmethod
     def of(cls, n: int, point_size: int, has_covariates: bool, updates: int = 0) -> Layout:
-        """Sizes that keep one block in the first levels of cache."""
+        """Sizes that keep one block in the first levels of cache; a quarter more rows at most."""
         roomy = max(32, 2 ** int(math.log2(max(32768 // max(point_size, 1), 32))))
         power = 2 ** math.ceil(math.log2(max(n, 2)))
         block = int(np.clip(power // 4, 64, min(1024, roomy)))
         chunk = int(np.clip(power, 128, min(2048, max(roomy, 128))))
-        return cls(n, block, chunk, has_covariates, 2 if updates < 2 else 3)
+        rows = chunk * bucket(math.ceil(n / chunk))
+        exact_rows = n if updates else None
+        return cls(rows, block, chunk, has_covariates, 2 if updates < 2 else 3, exact_rows)
 
     def capacity(self, rejected: int) -> int:
         """The smallest allowed buffer capacity that holds ``rejected`` points."""
@@ -89,12 +95,14 @@ class Rejected(NamedTuple):
         )
 
 
-def empty_rejected(layout: Layout, like: PointLike, capacity: int) -> Rejected:
+def empty_rejected(
+    layout: Layout, like: PointLike, capacity: int, zeros: Callable[..., Array] = jnp.zeros
+) -> Rejected:
     """A buffer for ``capacity`` points of the shape of ``like`` (one point)."""
     rows = layout.sections * (capacity + layout.block + 1)
-    points = jax.tree.map(lambda a: jnp.zeros((rows, *a.shape), a.dtype), like)
-    owner = jnp.zeros((rows,), jnp.int32) if layout.has_covariates else None
-    return Rejected(points, owner, jnp.int32(0), jnp.int32(0))
+    points = jax.tree.map(lambda a: zeros((rows, *a.shape), a.dtype), like)
+    owner = zeros((rows,), np.int32) if layout.has_covariates else None
+    return Rejected(points, owner, zeros((), np.int32), zeros((), np.int32))
 
 
 def capacity_of(layout: Layout, rejected: Rejected) -> int:
@@ -120,17 +128,19 @@ def spare_section(layout: Layout, held: Rejected, before: Rejected) -> Rejected:
 
 
 def resized_rejected(layout: Layout, rejected: Rejected, capacity: int) -> Rejected:
-    """The same content in a buffer with room for ``capacity`` points."""
+    """The same content in a buffer with room for ``capacity`` points (on the host)."""
     old, new = section_rows(layout, rejected), layout.capacity(capacity) + layout.block + 1
-    if new <= old:
+    if new == old:
         return rejected
+    start, kept = int(rejected.offset), min(old, new)
 
-    def grow(a: Shaped[Array, " rows *d"]) -> Shaped[Array, " more *d"]:
-        held = jax.lax.dynamic_slice_in_dim(a, rejected.offset, old)
-        return jnp.zeros((layout.sections * new, *a.shape[1:]), a.dtype).at[:old].set(held)
+    def grow(a: Shaped[Array | np.ndarray, " rows *d"]) -> Shaped[np.ndarray, " more *d"]:
+        larger = np.zeros((layout.sections * new, *a.shape[1:]), a.dtype)
+        larger[:kept] = np.asarray(a)[start : start + kept]
+        return larger
 
     points, owner = jax.tree.map(grow, (rejected.points, rejected.owner))
-    return Rejected(points, owner, jnp.int32(0), rejected.count)
+    return Rejected(points, owner, as_argument(np.int32(0)), rejected.count)
 
 
 @runtime_checkable

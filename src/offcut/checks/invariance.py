@@ -60,6 +60,7 @@ def invariance_test(
     sampler: Stationary,
     model: RejectionModel,
     layout: Layout,
+    n: int,
     key: KeyArray,
     *,
     replicates: int = 10_000,
@@ -75,7 +76,9 @@ def invariance_test(
     sampler : Sampler with a method ``stationary(key, theta, data, rejected)``
         A state from the stationary distribution at theta, given a Y.
     model, layout
-        What the sampler samples; ``layout.n`` observations in each replicate.
+        What the sampler samples, and its layout for n observations.
+    n : int
+        Observations in each replicate.
     budget : int
         B. Priors should be narrow: replicates with |Y| > B are dropped.
     hide : callable, optional
@@ -89,7 +92,7 @@ def invariance_test(
         key,
     )
     capacity = layout.capacity(budget)
-    padded = pad_rows(covariates, layout.chunk)
+    padded = pad_rows(covariates, layout.rows)
 
     def statistics(theta: Theta, points: Points) -> dict[str, Float[Array, ""]]:
         position, exact = model.prior.split(theta)
@@ -118,15 +121,16 @@ def invariance_test(
             layout,
             key_data,
             theta,
-            Observed(None, padded),
+            Observed(None, padded, jnp.int32(n)),
             buffer,
             jnp.int32(budget),
             keep_accepted=True,
         )
-        usable = (run.rejected.count <= budget) & (run.accepted == layout.n)
-        padded_points = pad_rows(run.kept, layout.chunk)
+        usable = (run.rejected.count <= budget) & (run.accepted == n)
+        kept = jax.tree.map(lambda a: a[:n], run.kept)
+        padded_points = pad_rows(kept, layout.rows)
         hidden = None if hide is None else hide(padded_points)
-        data = Observed(padded_points, padded, hidden)
+        data = Observed(padded_points, padded, jnp.int32(n), hidden)
 
         def walk() -> tuple:
             state = sampler.stationary(key_state, theta, data, run.rejected)
@@ -138,9 +142,9 @@ def invariance_test(
                 return state, fine & (info.status == OK)
 
             state, fine = jax.lax.fori_loop(0, steps, one, (state, jnp.array(True)))
-            return statistics(sampler.record(state), run.kept), fine
+            return statistics(sampler.record(state), kept), fine
 
-        before = statistics(theta, run.kept)
+        before = statistics(theta, kept)
         after, fine = jax.lax.cond(usable, walk, lambda: (before, jnp.array(True)))
         return jax.tree.map(jnp.subtract, after, before), usable, fine
 

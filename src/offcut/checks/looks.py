@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, PyTree
 
 from offcut.base import Doubt, Prepared
 from offcut.checks import unvisited
-from offcut.checks.prior_rates import FEW, count_accepted
+from offcut.checks.prior_rates import FEW
 from offcut.driver.budget import warmup_budget
 from offcut.driver.chains import Drawn
 from offcut.models.data import Observed
@@ -25,29 +25,29 @@ from offcut.models.recording import Clamped
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.keys import from_seed
 from offcut.regions.region import Region
+from offcut.samplers.algorithm2 import ModelSampler
 
 #: A pile has at least so many values, and so many times the largest tie elsewhere: rounded data
 #: have ties everywhere.
 SMALLEST_PILE = 3
 ABOVE_OTHER_TIES = 3
 #: What a look before every run may cost.
-QUICK_DRAWS, QUICK_PROPOSALS = 100, 2048
+QUICK_DRAWS, QUICK_REJECTIONS = 100, 2048
 #: Sweeps of all chains from which on that look is worth its second.
 LONG_RUN = 4000
-#: With less missing information than this a chain forgets within ten sweeps where it was, and the
-#: data, not the rejections, hold the parameters: there is nothing to get stuck in. (Runs that were
-#: stuck had 0.97 and more.)
-WORTH_A_LOOK = 0.8
+#: With less missing information than this a chain forgets within twenty sweeps where it was:
+#: there is nothing to get stuck in. (Runs that were stuck had 0.97 and more.)
+WORTH_A_LOOK = 0.9
 #: A shorter run is a trial; a look would take longer than the run.
 ENOUGH_DRAWS = 1000
 
 
 def pile_ups(model: RejectionModel, data: Observed, n: int) -> list[Doubt]:
     """A question about each pile-up at the end of a column, or at limits given as covariates."""
-    recorded = jax.tree.map(lambda a: np.asarray(a[:n]), model.recorded(data.points))
+    recorded = jax.tree.map(lambda a: np.asarray(a)[:n], model.recorded(data.points))
     known = np.ones(n, bool)
     if data.hidden is not None and data.hidden.whole is not None:
-        known[np.asarray(data.hidden.whole.rows)] = False
+        known[data.hidden.whole.rows[: int(data.hidden.whole.count)]] = False
     edges = model.inside.edges() if isinstance(model.inside, Region) else []
     doubts = []
     for leaf in jax.tree.leaves(recorded):
@@ -144,22 +144,27 @@ def prior_doubts(model: RejectionModel, prepared: Prepared, sweeps: int) -> list
     name = ("warning before", prepared.n)
     if name in model.programs:
         return []
-    said = model.programs.kept(name, lambda: warning_before(model, prepared.arrays, prepared.n))
+    said = model.programs.kept(name, lambda: warning_before(prepared))
     return [] if said is None else [Doubt("prior", said)]
 
 
-def warning_before(model: RejectionModel, arrays: Observed, n: int) -> str | None:
+def warning_before(prepared: Prepared) -> str | None:
     """A warning where most of the prior lets less than 1% pass; call it in float64.
 
-    Quick enough for every run: a hundred draws of theta with at most two thousand proposals each.
+    Quick enough for every run: at a hundred draws of theta the program of the start, which is there
+    anyway, runs Algorithm 1 to n acceptances or two thousand rejections.
     """
-    trees = jax.tree.map(lambda a: a[:n], arrays.covariates)
-    counts = count_accepted(model, from_seed(0), trees, QUICK_DRAWS, QUICK_PROPOSALS)
-    share = float(np.mean(counts.rates < FEW))
+    n, sampler = prepared.n, prepared.sampler
+    assert isinstance(sampler, ModelSampler)
+    accepted, rejected = sampler.rates_by_prior(
+        from_seed(0), prepared.arrays, QUICK_DRAWS, QUICK_REJECTIONS
+    )
+    rates = np.where(accepted > 0, accepted, 3.0) / (accepted + rejected)  # 3: a 95% limit
+    share = float(np.mean(rates < FEW))
     if share <= 0.5:
         return None
-    middle = int(np.argsort(counts.rates)[len(counts.rates) // 2])
-    rate, unseen = float(counts.rates[middle]), counts.accepted[middle] == 0
+    middle = int(np.argsort(rates)[len(rates) // 2])
+    rate, unseen = float(rates[middle]), accepted[middle] == 0
     needed = n * (1 / rate - 1)
     room = warmup_budget("auto", n) or 0
     about = "more than" if unseen else "about"
@@ -187,7 +192,9 @@ def note_beyond(
     elif drawn.stats["rejected"].size < ENOUGH_DRAWS:
         found = unvisited.Beyond(note=f"fewer than {ENOUGH_DRAWS:,} draws")
     elif np.isfinite(missing) and missing < WORTH_A_LOOK:
-        found = unvisited.Beyond(note="no need: little information is missing")
+        found = unvisited.Beyond(
+            note="no need: the chains forget within a few sweeps where they were"
+        )
     else:
         try:
             found = unvisited.look_beyond(

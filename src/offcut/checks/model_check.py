@@ -308,6 +308,7 @@ def _check_invariance(
             sampler,
             model,
             layout,
+            n,
             jax.random.fold_in(key, 3),
             replicates=replicates,
             steps=3,

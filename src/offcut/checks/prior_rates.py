@@ -14,9 +14,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
-from offcut.augmentation.acceptance import no_worst, refuse_broken, update_worst
+from offcut.augmentation.acceptance import (
+    Worst,
+    is_broken,
+    merge_worst,
+    no_worst,
+    refuse_broken,
+    update_worst,
+)
 from offcut.errors import ModelError, SettingsError
 from offcut.models.data import (
     as_arrays,
@@ -27,11 +34,13 @@ from offcut.models.data import (
 )
 from offcut.models.prior import Theta
 from offcut.models.rejection import Proposed, RejectionModel
-from offcut.numerics.keys import from_seed
+from offcut.numerics.arrays import exclusive_count
+from offcut.numerics.keys import from_seed, rolled
 from offcut.numerics.rendering import shown
 from offcut.numerics.types import KeyArray
 from offcut.programs.precision import in_float64
 
+Count = Int[Array, ""]
 #: Proposals at one draw in one round, and numbers in all proposals of a round, at the most.
 BLOCK, BLOCK_NUMBERS = 512, 2**22
 #: A rate is known well enough (to a tenth) after so many acceptances.
@@ -53,52 +62,89 @@ class Counts(NamedTuple):
         return np.where(self.accepted > 0, self.accepted, 3.0) / self.proposed
 
 
+class _Counting(NamedTuple):
+    """What the program has counted so far, and the worst log a, with the draw it was met at."""
+
+    number: Count
+    accepted: Int[Array, " draws"]
+    proposed: Int[Array, " draws"]
+    worst: Worst
+    place: Count
+
+
 def count_accepted(
-    model: RejectionModel, key: KeyArray, trees: tuple, draws: int, most: int
+    model: RejectionModel, key: KeyArray, trees: tuple, n: int, draws: int, most: int
 ) -> Counts:
     """Propose at draws from the prior until ENOUGH are accepted or ``most`` were proposed.
 
-    Every round fills the same number of slots, so that one program serves: draws that need more
-    share the slots of those that are done.
+    Of covariates the first ``n`` rows count. One program does it all; every round of it fills the
+    same number of slots: draws that need more share the slots of those that are done.
     """
     like = point_like(model, trees)
     block = int(np.clip(BLOCK_NUMBERS // (draws * max(point_size(like), 1)), 32, BLOCK))
-    draw = model.compiled("prior draws", jax.vmap(model.prior.sample))
-    program = model.compiled(("prior counts", block), _counting(model, like, block))
-    theta = draw(jax.random.split(jax.random.fold_in(key, 0), draws))
-    accepted, proposed = np.zeros(draws, int), np.zeros(draws, int)
-    pending, number = np.arange(draws), 1
-    while pending.size:
-        slots = np.resize(pending, draws)
-        at = jax.tree.map(lambda a, slots=slots: a[slots], theta)
-        new, worst = program(jax.random.split(jax.random.fold_in(key, number), draws), at, trees)
-        place = int(np.argmax(np.nan_to_num(np.asarray(worst.log_accept), nan=np.inf)))
-        here = jax.tree.map(lambda a, place=place: np.asarray(a[place]), (at, worst))
-        refuse_broken(model, *here)
-        np.add.at(accepted, slots, np.asarray(new))
-        np.add.at(proposed, slots, block)
-        pending, number = np.flatnonzero((accepted < ENOUGH) & (proposed < most)), number + 1
-    return Counts(jax.tree.map(np.asarray, theta), accepted, proposed)
+    program = model.compiled(("prior look", draws, block), _counting(model, like, draws, block))
+    theta, counted = program(key, trees, np.int32(n), np.int32(most))
+    theta, place = jax.tree.map(np.asarray, theta), int(counted.place)
+    refuse_broken(model, {name: v[place] for name, v in theta.items()}, counted.worst)
+    return Counts(theta, *(np.asarray(c, int) for c in (counted.accepted, counted.proposed)))
 
 
-def _counting(model: RejectionModel, like: PyTree, block: int) -> Callable[..., tuple]:
-    """``f(keys, thetas, covariates)``: acceptances among ``block`` proposals each, the worst."""
+def _counting(
+    model: RejectionModel, like: PyTree, draws: int, block: int
+) -> Callable[..., tuple[Theta, _Counting]]:
+    """``f(key, covariates, n, most)``: draws of theta, and what was counted at each."""
 
-    def propose(key: KeyArray, theta: Theta, trees: tuple) -> Proposed:
+    def propose(key: KeyArray, theta: Theta, trees: tuple, n: Count) -> Proposed:
         if not trees:
             return model.propose_block(key, theta, block)
         key_row, key_point = jax.random.split(key)
-        row = jax.random.randint(key_row, (block,), 0, len(jax.tree.leaves(trees)[0]))
+        row = jax.random.randint(key_row, (block,), 0, n)
         chosen = jax.tree.map(lambda a: a[row], trees)
         each = jax.vmap(lambda k, *covariate: model.propose_one(k, theta, *covariate))
         return each(jax.random.split(key_point, block), *chosen)
 
-    def count(key: KeyArray, theta: Theta, trees: tuple) -> tuple:
-        new = propose(key, theta, trees)
-        worst = update_worst(no_worst(like), new.log_accept, new.points)
-        return jnp.sum(new.accepted, dtype=jnp.int32), worst
+    def run(key: KeyArray, trees: tuple, n: Count, most: Count) -> tuple[Theta, _Counting]:
+        key = rolled(key)
+        theta = jax.vmap(model.prior.sample)(jax.random.split(jax.random.fold_in(key, 0), draws))
 
-    return jax.vmap(count, (0, 0, None))
+        def count(key: KeyArray, at: Theta) -> tuple[Count, Worst]:
+            new = propose(key, at, trees, n)
+            worst = update_worst(no_worst(like), new.log_accept, new.points)
+            return jnp.sum(new.accepted, dtype=jnp.int32), worst
+
+        def pending(so_far: _Counting) -> Bool[Array, " draws"]:
+            return (so_far.accepted < ENOUGH) & (so_far.proposed < most)
+
+        def one_round(so_far: _Counting) -> _Counting:
+            waiting = pending(so_far)
+            # Those that wait stand first; not by a sort, which takes a second to compile.
+            index = jnp.arange(draws)
+            rank = jnp.where(waiting, exclusive_count(waiting), draws)
+            slots = jnp.zeros((draws + 1,), index.dtype).at[rank].set(index)
+            slots = slots[index % jnp.sum(waiting)]
+            own_keys = jax.random.split(jax.random.fold_in(key, so_far.number), draws)
+            at = jax.tree.map(lambda a: a[slots], theta)
+            new, worst = jax.lax.map(lambda given: count(*given), (own_keys, at))
+            place = jnp.argmax(jnp.where(jnp.isnan(worst.log_accept), jnp.inf, worst.log_accept))
+            here = jax.tree.map(lambda a: a[place], worst)
+            now = merge_worst(so_far.worst, here)
+            is_new = ~is_broken(so_far.worst.log_accept) & is_broken(now.log_accept)
+            return _Counting(
+                so_far.number + 1,
+                so_far.accepted.at[slots].add(new),
+                so_far.proposed.at[slots].add(block),
+                now,
+                jnp.where(is_new, slots[place], so_far.place).astype(jnp.int32),
+            )
+
+        def goes_on(so_far: _Counting) -> Bool[Array, ""]:
+            return jnp.any(pending(so_far)) & ~is_broken(so_far.worst.log_accept)
+
+        nothing = jnp.zeros((draws,), jnp.int32)
+        start = _Counting(jnp.int32(1), nothing, nothing, no_worst(like), jnp.int32(0))
+        return theta, jax.lax.while_loop(goes_on, one_round, start)
+
+    return run
 
 
 VERY_FEW = 1e-4
@@ -241,5 +287,6 @@ def prior_acceptance(
         n = count_rows(trees, "covariates") if n is None else n
     point_like(model, trees)  # says what is wrong where the model does not run
     model.identify(trees)
-    counts = count_accepted(model, from_seed(seed), trees, int(draws), int(proposals))
+    rows = count_rows(trees, "covariates") if trees else 0
+    counts = count_accepted(model, from_seed(seed), trees, rows, int(draws), int(proposals))
     return PriorAcceptance(counts, 1 if n is None else int(n), bool(trees))

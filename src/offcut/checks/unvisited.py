@@ -24,6 +24,7 @@ where its standard deviation exceeds one are left out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import nan
 from typing import NamedTuple
 
@@ -34,14 +35,21 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 from scipy import stats
 from scipy.special import logsumexp
 
+from offcut.augmentation.algorithm1 import Block, propose_until
+from offcut.augmentation.joint import in_chunks
+from offcut.base import MOST_REJECTED, Position
 from offcut.driver.chains import Drawn
-from offcut.models.prior import HostTheta, Theta
-from offcut.models.rejection import RejectionModel
+from offcut.models.data import Observed
+from offcut.models.prior import Theta
+from offcut.models.rejection import Proposed, RejectionModel
 from offcut.numerics import keys
+from offcut.numerics.arrays import exclusive_count, write_rows
 from offcut.numerics.ess import effective_size
 from offcut.numerics.rendering import shown
 from offcut.numerics.types import KeyArray, Points
 
+Count = Int[Array, ""]
+Flag = Bool[Array, ""]
 #: Positions of the run, of candidates, and one number for each.
 Run = Float[np.ndarray, "draws d"]
 Positions = Float[np.ndarray, "m d"]
@@ -53,20 +61,6 @@ TAIL = 5.0  # degrees of freedom
 SECOND_ROUND = 512
 #: A weight smaller than the largest by this factor, in logs, is none.
 NEGLIGIBLE = 15.0
-
-
-def prior_candidates(
-    model: RejectionModel, key: KeyArray
-) -> tuple[dict[str, np.ndarray], Positions]:
-    """Draws of theta from the prior, and where they are in unconstrained space."""
-
-    def draw(key: KeyArray) -> tuple:
-        theta = model.prior.sample(key)
-        return theta, model.prior.unconstrain(theta)
-
-    program = model.compiled("unvisited prior", jax.vmap(draw))
-    theta, position = program(jax.random.split(key, PRIOR_CANDIDATES))
-    return jax.tree.map(np.asarray, theta), np.asarray(position)
 
 
 def _shape(run: Run) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, "d d"]]:
@@ -109,10 +103,7 @@ def thinned(
         kept = rng.permutation(matters)[:SECOND_ROUND]
         chosen.append(kept)
         log_kept.append(np.full(len(kept), np.log(max(len(kept), 1) / max(len(matters), 1))))
-    together = np.concatenate(chosen)
-    spare = 2 * SECOND_ROUND - len(together)  # one shape for every run; a weight of 0
-    padded = np.concatenate([together, np.zeros(spare, int)])
-    return padded, np.concatenate([*log_kept, np.full(spare, np.inf)])
+    return np.concatenate(chosen), np.concatenate(log_kept)
 
 
 BLOCK = 4096
@@ -121,71 +112,154 @@ LOWEST_ACCEPTANCE = 1 / 256
 #: Of the points, this share comes from the prior's references: they cover what the run does not.
 PRIOR_SHARE = 0.15
 ITERATIONS = 100
+RUN_REFERENCES, PRIOR_REFERENCES = 12, 8
+FIRST_POINTS, MOST_POINTS = 2048, 16384
+MOST_DRAWS = 4096
 
 
 class Cloud(NamedTuple):
-    """Points of the model, log r at each, and log of (true Z / Z by these points)."""
+    """Points of the model, log r at each, and log of (true Z / Z by these points).
 
-    points: PyTree[Shaped[np.ndarray, "size ..."]]
-    log_mixture: Float[np.ndarray, " size"]
+    The first ``size`` points count, behind them stands padding.
+    """
+
+    points: PyTree[Shaped[np.ndarray, "most ..."]]
+    log_mixture: Float[np.ndarray, " most"]
+    size: int
     log_scale: float
 
 
-def draw_points(
-    model: RejectionModel,
-    key: KeyArray,
-    visited: list[HostTheta],
-    others: list[HostTheta],
-    size: int,
-) -> Cloud | None:
-    """``size`` accepted points from those references that accept enough; None where none does."""
+@dataclass(frozen=True)
+class WhileItPays:
+    """Until ``wanted`` are accepted, or fewer than LOWEST_ACCEPTANCE of what was proposed."""
 
-    def propose(key: KeyArray, theta: Theta) -> tuple:
-        proposed = model.propose_block(key, theta, BLOCK)
-        return proposed.points, proposed.accepted
+    wanted: Count
 
-    program: Callable[..., tuple] = model.compiled("unvisited propose", propose)
+    def start(self) -> tuple[Count, Count]:
+        """Accepted and proposed."""
+        return jnp.int32(0), jnp.int32(0)
 
-    def accepted_points(theta: HostTheta, own_key: KeyArray, wanted: int) -> tuple[PyTree, float]:
-        """``wanted`` points (fewer where they are too costly), and the acceptance rate."""
-        parts, count, blocks = [], 0, 0
-        while count < wanted and (blocks == 0 or count >= LOWEST_ACCEPTANCE * BLOCK * blocks):
-            points, accepted = program(jax.random.fold_in(own_key, blocks), theta)
-            chosen = np.asarray(accepted)
-            parts.append(jax.tree.map(lambda a, chosen=chosen: np.asarray(a)[chosen], points))
-            count, blocks = count + int(chosen.sum()), blocks + 1
-        together = jax.tree.map(lambda *a: np.concatenate(a)[:wanted], *parts)
-        return together, count / (BLOCK * blocks)
+    def unfinished(self, counts: tuple[Count, Count]) -> Flag:
+        accepted, proposed = counts
+        return (accepted < self.wanted) & (accepted >= LOWEST_ACCEPTANCE * proposed)
 
-    groups, thetas, log_rates = [], [], []
-    left = size
-    for number, theta in enumerate([*others, *visited]):  # the last ones fill up what is left
-        if number < len(others):
-            wanted = int(PRIOR_SHARE * size / len(others))
-        else:
-            wanted = -(-left // (len(others) + len(visited) - number))
-        points, rate = accepted_points(theta, jax.random.fold_in(key, number), wanted)
-        if len(jax.tree.leaves(points)[0]) == wanted > 0:
-            groups.append((points, wanted))
-            thetas.append(theta)
-            log_rates.append(np.log(rate))
-            left -= wanted
-    if left > 0 or len(groups) < 2:
+    def assign(self, counts: tuple[Count, Count]) -> None:
+        return
+
+    def cut(
+        self, counts: tuple[Count, Count], turn: None, accepted: Bool[Array, " block"]
+    ) -> tuple[Bool[Array, " block"], Int[Array, " block"], tuple[Count, Count]]:
+        """None comes too late."""
+        rank = counts[0] + exclusive_count(accepted)
+        now = counts[0] + jnp.sum(accepted, dtype=jnp.int32)
+        return jnp.ones_like(accepted), rank, (now, counts[1] + accepted.shape[0])
+
+
+class Seen(NamedTuple):
+    """What the first of the two programs gives.
+
+    run : positions of the visited draws. prior : draws of theta, and their positions. points :
+    accepted ones, from one reference after another. log_f : of all points at each reference.
+    used, rates : points that were taken from a reference, and its acceptance rate.
+    """
+
+    run: Float[Array, "draws d"]
+    prior: Theta
+    prior_positions: Float[Array, "candidates d"]
+    points: Points
+    log_f: Float[Array, "references most"]
+    used: Int[Array, " references"]
+    rates: Float[Array, " references"]
+
+
+def seen_from(model: RejectionModel) -> Callable[..., Seen]:
+    """``f(key, visited, references, size)``: candidates, and points from references.
+
+    ``visited`` and ``references`` are draws of the run, MOST_DRAWS and RUN_REFERENCES of them.
+    """
+
+    def look(key: KeyArray, visited: Theta, references: Theta, size: Count) -> Seen:
+        key_prior, key_points = (jax.random.fold_in(keys.rolled(key), k) for k in (1, 2))
+
+        def draw(key: KeyArray) -> tuple[Theta, Position]:
+            theta = model.prior.sample(key)
+            return theta, model.prior.unconstrain(theta)
+
+        prior, prior_positions = jax.vmap(draw)(jax.random.split(key_prior, PRIOR_CANDIDATES))
+        others = {name: prior[name][:PRIOR_REFERENCES] for name in references}
+        thetas = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), others, references)
+        points, used, rates = _points_from(model, key_points, thetas, size)
+        over = jax.vmap(model.log_observed, (None, 0))
+        return Seen(
+            jax.vmap(model.prior.unconstrain)(visited),
+            prior,
+            prior_positions,
+            points,
+            jax.lax.map(lambda theta: over(theta, points), thetas),
+            used,
+            rates,
+        )
+
+    return look
+
+
+def _points_from(
+    model: RejectionModel, key: KeyArray, thetas: Theta, size: Count
+) -> tuple[Points, Int[Array, " references"], Float[Array, " references"]]:
+    """``size`` accepted points, those of a reference side by side; the last ones fill up."""
+    references = PRIOR_REFERENCES + RUN_REFERENCES
+    first = jax.tree.map(lambda a: a[0], thetas)
+    like = jax.eval_shape(lambda: model.propose(key, first))
+    rows = MOST_POINTS + 1
+    buffer = jax.tree.map(lambda a: jnp.zeros((rows, *a.shape), a.dtype), like)
+
+    def one(carry: tuple[Points, Count], given: tuple[Count, Theta]) -> tuple[tuple, tuple]:
+        points, filled = carry
+        number, theta = given
+        left = size - filled
+        share = -(-left // (references - number))
+        few = jnp.int32(PRIOR_SHARE * size / PRIOR_REFERENCES)
+        wanted = jnp.where(number < PRIOR_REFERENCES, few, share)
+
+        def propose(block: Count, turn: None) -> Proposed:
+            own_key = jax.random.fold_in(jax.random.fold_in(key, number), block)
+            return model.propose_block(own_key, theta, BLOCK)
+
+        def collect(points: Points, block: Block) -> Points:
+            kept = block.accepted & (block.rank < wanted)
+            place = jnp.where(kept, filled + block.rank, MOST_POINTS)
+            return write_rows(points, place, block.proposed.points)
+
+        done = propose_until(
+            propose, WhileItPays(wanted), jnp.int32(MOST_REJECTED), collect, points
+        )
+        accepted, proposed = done.counts
+        # What a costly reference has left behind is written over by the next.
+        used = jnp.where((accepted >= wanted) & (wanted > 0), wanted, 0)
+        return (done.collected, filled + used), (used, accepted / proposed)
+
+    numbers = jnp.arange(references, dtype=jnp.int32)
+    (points, _), (used, rates) = jax.lax.scan(one, (buffer, jnp.int32(0)), (numbers, thetas))
+    return jax.tree.map(lambda a: a[:MOST_POINTS], points), used, rates
+
+
+def cloud_of(seen: Seen, size: int) -> Cloud | None:
+    """The points with the density they have together; None where too few references accept."""
+    used, rates = np.asarray(seen.used), np.asarray(seen.rates)
+    kept = np.flatnonzero(used)
+    if used.sum() < size or len(kept) < 2:
         return None
     # Shuffled, so that the first few of them are a sample of all.
     mixed = np.random.default_rng(size).permutation(size)
-    points = jax.tree.map(lambda *a: np.concatenate(a)[mixed], *[part for part, _ in groups])
-    log_share = np.log([count / size for _, count in groups])
-    log_f = model.compiled(
-        "unvisited log_f",
-        lambda theta, points: jax.vmap(model.log_observed, (None, 0))(theta, points),
-    )
-    table = np.stack([np.asarray(log_f(theta, points)) for theta in thetas])
-    start = np.array(log_rates)
+    mixed = np.concatenate([mixed, np.arange(size, MOST_POINTS)])
+    points = jax.tree.map(lambda a: np.asarray(a)[mixed], seen.points)
+    table = np.asarray(seen.log_f)[kept][:, mixed[:size]]
+    log_share, start = np.log(used[kept] / size), np.log(rates[kept])
     log_z = _consistent(table, log_share, start)
     best = int(np.argmax(start))
-    log_mixture = logsumexp(table + (log_share - log_z)[:, None], axis=0)
-    return Cloud(points, log_mixture, float(start[best] - log_z[best]))
+    log_mixture = np.zeros(MOST_POINTS)
+    log_mixture[:size] = logsumexp(table + (log_share - log_z)[:, None], axis=0)
+    return Cloud(points, log_mixture, size, float(start[best] - log_z[best]))
 
 
 def _consistent(
@@ -206,42 +280,84 @@ def _consistent(
     return log_z
 
 
-def likelihoods(model: RejectionModel, n: int) -> Callable[..., dict[str, PyTree]]:
-    """``f(positions, data, points, log_mixture)``: densities and Z at each position.
+class Terms(NamedTuple):
+    """Sums over points, relative to the largest term so far: terms and their squares."""
 
+    largest: Float[Array, ""]
+    total: Float[Array, ""]
+    squares: Float[Array, ""]
+
+
+def likelihoods(model: RejectionModel) -> Callable[..., dict[str, PyTree]]:
+    """``f(positions, count, data, points, log_mixture, size)``: densities and Z at each position.
+
+    Of ``positions`` the first ``count`` are looked at, of the points the first ``size``.
     ``spread`` is the squared coefficient of variation of the terms of Z: over ``size`` points
     log Z has the variance spread / size, the log likelihood n^2 times that.
     """
+    over = jax.vmap(model.log_observed, (None, 0))
 
     def at(
         position: Float[Array, " d"],
-        data: Points,
+        data: Observed,
         points: Points,
-        log_mixture: Float[Array, " size"],
+        log_mixture: Float[Array, " most"],
+        size: Count,
     ) -> dict[str, PyTree]:
         theta = model.prior.constrain(position, {})
-        over = jax.vmap(model.log_observed, (None, 0))
-        log_terms = over(theta, points) - log_mixture
-        largest = jnp.max(log_terms)
-        terms = jnp.exp(jnp.maximum(log_terms - largest, -60.0))  # denormal numbers are slow
-        mean = jnp.mean(terms)
+
+        def add(so_far: Terms, start: Count) -> Terms:
+            def part(a: Shaped[Array, " most *d"]) -> Shaped[Array, " few *d"]:
+                return jax.lax.dynamic_slice_in_dim(a, start, FIRST_POINTS)
+
+            there = start + jnp.arange(FIRST_POINTS) < size
+            log_terms = over(theta, jax.tree.map(part, points)) - part(log_mixture)
+            log_terms = jnp.where(there, log_terms, -jnp.inf)
+            largest = jnp.maximum(so_far.largest, jnp.max(log_terms))
+            above = jnp.where(jnp.isfinite(largest), largest, 0.0)
+            # Denormal numbers are slow.
+            terms = jnp.where(there, jnp.exp(jnp.maximum(log_terms - above, -60.0)), 0.0)
+            shrink = jnp.where(so_far.total > 0, jnp.exp(so_far.largest - above), 0.0)
+            return Terms(
+                largest,
+                shrink * so_far.total + jnp.sum(terms),
+                shrink**2 * so_far.squares + jnp.sum(terms**2),
+            )
+
+        nothing = Terms(jnp.array(-jnp.inf), jnp.zeros(()), jnp.zeros(()))
+        found = in_chunks(add, nothing, size, FIRST_POINTS)
+        mean = found.total / size
         return {
             "theta": theta,
             "log_prior": model.prior.log_density(position, {}),
-            "log_f": jnp.sum(over(theta, jax.tree.map(lambda a: a[:n], data))),
-            "log_z": largest + jnp.log(mean),
-            "spread": jnp.var(terms) / mean**2,
+            "log_f": jnp.sum(jnp.where(data.there, over(theta, data.points), 0.0)),
+            "log_z": found.largest + jnp.log(mean),
+            "spread": jnp.maximum(found.squares / size - mean**2, 0.0) / mean**2,
         }
 
-    def everywhere(positions: Float[Array, "m d"], *given: PyTree) -> dict[str, PyTree]:
-        return jax.lax.map(lambda position: at(position, *given), positions, batch_size=32)
+    def everywhere(
+        positions: Float[Array, "m d"], count: Count, *given: PyTree
+    ) -> dict[str, PyTree]:
+        def together(start: Count) -> dict[str, PyTree]:
+            few = jax.lax.dynamic_slice_in_dim(positions, start, BATCH)
+            return jax.vmap(lambda position: at(position, *given))(few)
+
+        def write(found: PyTree, start: Count) -> PyTree:
+            return jax.tree.map(
+                lambda a, b: jax.lax.dynamic_update_slice_in_dim(a, b, start, 0),
+                found,
+                together(start),
+            )
+
+        shapes = jax.eval_shape(together, jnp.int32(0))
+        blank = jax.tree.map(lambda a: jnp.zeros((len(positions), *a.shape[1:]), a.dtype), shapes)
+        return in_chunks(write, blank, count, BATCH)
 
     return everywhere
 
 
-RUN_REFERENCES, PRIOR_REFERENCES = 12, 8
-FIRST_POINTS, MOST_POINTS = 2048, 16384
-MOST_DRAWS = 4096
+#: Candidates that are looked at side by side.
+BATCH = 32
 MOST_DIMENSIONS, MOST_OBSERVATIONS = 20, 1000
 #: Fewer effective candidates than this say nothing.
 FEW = 5.0
@@ -278,34 +394,37 @@ def look_beyond(
     reason = _reason_not_to(model, data, n)
     if model is None or reason:
         return Beyond(note=reason)
-    key = keys.from_seed(seed)
     rejected = drawn.stats["rejected"].ravel()
-    rows = np.unique(np.linspace(0, rejected.size - 1, MOST_DRAWS).astype(int))
+    rows = np.linspace(0, rejected.size - 1, MOST_DRAWS).astype(int)
     visited = {k: v.reshape(-1, *v.shape[2:])[rows] for k, v in drawn.draws.items()}
-    unconstrain = model.compiled("unvisited position", jax.vmap(model.prior.unconstrain))
-    run = np.asarray(unconstrain(visited))
-    at_prior, from_prior = prior_candidates(model, jax.random.fold_in(key, 1))
     order = np.argsort(rejected[rows], kind="stable")
     last = len(order) - 1
     quantiles = order[np.linspace(last, 0.05 * last, RUN_REFERENCES).astype(int)]
     size = int(np.clip(n * n // 2, FIRST_POINTS, MOST_POINTS))
-    points = draw_points(
-        model,
-        jax.random.fold_in(key, 2),
-        [{k: v[i] for k, v in visited.items()} for i in quantiles],
-        [{k: v[i] for k, v in at_prior.items()} for i in range(PRIOR_REFERENCES)],
-        size,
-    )
-    if points is None:
+    look = model.compiled("beyond points", seen_from(model), quick=True)
+    references = {k: v[quantiles] for k, v in visited.items()}
+    seen = look(keys.from_seed(seed), visited, references, np.int32(size))
+    cloud = cloud_of(seen, size)
+    if cloud is None:
         return Beyond(note="the model accepts too little where the run was")
-    positions = np.concatenate([from_prior, around(run, np.random.default_rng(abs(seed)))])
+    run = np.asarray(seen.run)[np.unique(rows, return_index=True)[1]]
+    there = around(run, np.random.default_rng(abs(seed)))
+    positions = np.concatenate([np.asarray(seen.prior_positions), there])
     most = 2.0 * max(int(rejected.max()), 1)
-    edge = np.log(n) - np.log(n + most) - points.log_scale
-    program = model.compiled(("unvisited likelihoods", n), likelihoods(model, n))
+    edge = np.log(n) - np.log(n + most) - cloud.log_scale
+    program = model.compiled("beyond likelihoods", likelihoods(model))
     log_proposed = None
     for count in sorted({FIRST_POINTS, size}):  # few points at first, then all where it matters
-        few = jax.tree.map(lambda a, count=count: a[:count], (points.points, points.log_mixture))
-        found = jax.tree.map(np.asarray, program(positions, data.points, *few))
+        padded = np.resize(positions, (CANDIDATES, positions.shape[1]))
+        found = program(
+            padded,
+            np.int32(len(positions)),
+            data._replace(covariates=(), hidden=None),
+            cloud.points,
+            cloud.log_mixture,
+            np.int32(count),
+        )
+        found = jax.tree.map(lambda a: np.asarray(a)[: len(positions)], found)  # noqa: B023
         if log_proposed is None:
             log_proposed = log_density(found["log_prior"], positions, run)
         with np.errstate(invalid="ignore"):

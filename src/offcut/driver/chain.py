@@ -70,7 +70,7 @@ class CompiledBlock(Program):
     def __init__(self, sampler: Sampler, size: int) -> None:
         self.size = size
         # The old state is given away: a step never needs both, and buffers may be large.
-        super().__init__(_block_function(sampler, size), donate=(1,))
+        super().__init__(_block_function(sampler, size), "sweeps", donate=(1,))
 
     def run(
         self,
@@ -112,13 +112,17 @@ def _block_function(sampler: Sampler, size: int) -> Callable[..., BlockResult]:
         schedule: Bool[Array, "size 3"],
         data: PyTree,
     ) -> BlockResult:
-        def one(index: Int[Array, ""], state: PyTree) -> tuple:
+        fixed = (key, first, budget, restricted, adapting, schedule, data)
+
+        @jax.jit  # traced once, although it is asked for its shapes and then called
+        def one(index: Int[Array, ""], state: PyTree, fixed: tuple) -> tuple:
+            key, first, budget, restricted, adapting, schedule, data = fixed
             slow, window_end, last = schedule[index]
             stage = Stage(budget, restricted, adapting, slow, window_end, last)
             new, info = sampler.step(jax.random.fold_in(key, first + index), state, stage, data)
             return new, sampler.record(new), info
 
-        info = jax.eval_shape(one, jnp.int32(0), state)[2]
+        info = jax.eval_shape(one, jnp.int32(0), state, fixed)[2]
 
         def rows(shape: jax.ShapeDtypeStruct) -> jax.Array:
             return jnp.zeros((size, *shape.shape), shape.dtype)
@@ -131,7 +135,7 @@ def _block_function(sampler: Sampler, size: int) -> Callable[..., BlockResult]:
 
         def body(carry: tuple) -> tuple:
             index, state, draws, stats, _, _ = carry
-            new, drawn, info = one(index, state)
+            new, drawn, info = one(index, state, fixed)
             draws = jax.tree.map(lambda b, v: b.at[index + 1].set(v), draws, drawn)
             stats = jax.tree.map(lambda b, v: b.at[index].set(v), stats, info.stats)
             status = info.status.astype(jnp.int32)

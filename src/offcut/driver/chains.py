@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from offcut.base import MOST_REJECTED, Prepared
+from offcut.base import FIRST_CAPACITY, MOST_REJECTED, Prepared
 from offcut.driver.budget import budget_after_warmup, grown_budget, warmup_budget
 from offcut.driver.chain import (
     BEFORE,
@@ -33,8 +33,6 @@ from offcut.kernels.tuning import warmup_schedule
 from offcut.numerics import keys
 from offcut.programs.cache import blocks_of
 
-#: Room for rejections at the start; more is compiled for when a sweep needs it.
-FIRST_CAPACITY = 2**14
 #: "auto" restarts the draws with a larger budget at most so often.
 MOST_RESTARTS = 3
 #: Where chains outnumber threads they take turns of so many seconds, so that all of them have

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from offcut.base import MOST_REJECTED, Kernel, Model
+from offcut.base import FIRST_CAPACITY, MOST_REJECTED, Kernel, Model
 from offcut.driver.chain import CompiledBlock
-from offcut.driver.chains import FIRST_CAPACITY
 from offcut.methods import AUTO, MethodSettings
 from offcut.numerics import keys
 from offcut.samplers.choice import prepare

@@ -20,7 +20,7 @@ from blackjax.adaptation.staged_adaptation import build_schedule
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 from jaxtyping import Array, Bool, Float
 
-from offcut.base import Kernel, LogDensity, Position, Stage, Stats, Tuning
+from offcut.base import Count, Kernel, LogDensity, Position, Stage, Stats, Tuning
 from offcut.errors import SettingsError
 from offcut.methods import TARGET, Method
 from offcut.numerics.types import KeyArray
@@ -28,7 +28,9 @@ from offcut.numerics.types import KeyArray
 _MOMENTS = {dense: mass_matrix_adaptation(is_diagonal_matrix=not dense) for dense in (False, True)}
 
 
-def first_tuning(size: int, step_size: float, variance: float = 1.0, dense: bool = False) -> Tuning:
+def first_tuning(
+    size: int, step_size: float, variance: float | Float[Array, ""] = 1.0, dense: bool = False
+) -> Tuning:
     """Where warm-up starts: the given step size, and a metric of one guessed variance."""
     averaging_init, _, _ = dual_averaging_adaptation(0.5)
     step = jnp.asarray(step_size, float)
@@ -111,11 +113,13 @@ def target_of(kernel: Kernel) -> float:
 
 def warmup_schedule(warmup: int) -> Bool[np.ndarray, "warmup 3"]:
     """Rows of (slow, window_end, last), Stan's three-stage schedule."""
-    rows = [
-        (bool(slow), bool(end), step == warmup - 1)
-        for step, (slow, end) in enumerate(np.asarray(build_schedule(warmup)))
-    ]
-    return np.array(rows, dtype=bool).reshape(-1, 3)
+    rows = np.zeros((warmup, 3), bool)
+    if warmup:
+        # Traced, the schedule is a constant; called, it would be a program for each length.
+        (schedule,) = jax.make_jaxpr(build_schedule, static_argnums=0)(warmup).consts
+        rows[:, :2] = np.asarray(schedule)
+        rows[-1, 2] = True
+    return rows
 
 
 #: Beyond this dimension the score is not kept: two vectors a draw, and d^2 moments from few draws.
@@ -133,11 +137,11 @@ class GradientKernel(Kernel):
     def adapts(self) -> bool:
         return self.step_size is None
 
-    def first_tuning(self, points: int, size: int) -> Tuning:
+    def first_tuning(self, points: Count, size: int) -> Tuning:
         """The user's step as it is, or one on the scale of a regular model with such points."""
         if self.step_size is not None:
             return first_tuning(size, self.step_size)
-        return first_tuning(size, 1.0, variance=1.0 / max(points, 1))
+        return first_tuning(size, 1.0, variance=1.0 / jnp.maximum(points, 1))
 
     def score(self, position: Position, gradient: Position) -> Stats:
         """The gradient of the log density where a move begins, which it has computed anyway.
@@ -180,12 +184,12 @@ class WalkKernel(Kernel):
     def adapts(self) -> bool:
         return self.scale is None
 
-    def first_tuning(self, points: int, size: int) -> Tuning:
+    def first_tuning(self, points: Count, size: int) -> Tuning:
         """The user's scale as it is, or 2.4/sqrt(d) times the scale of a regular model."""
         if self.scale is not None:
             return first_tuning(size, self.scale)
         scale = 2.4 / max(size, 1) ** 0.5
-        return first_tuning(size, scale, 1.0 / max(points, 1), dense=size <= MOST_DENSE)
+        return first_tuning(size, scale, 1.0 / jnp.maximum(points, 1), dense=size <= MOST_DENSE)
 
 
 def check_positive(name: str, value: object, whole: bool = False) -> None:

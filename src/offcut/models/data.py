@@ -36,22 +36,28 @@ PointLike: TypeAlias = PyTree[jax.ShapeDtypeStruct | Array | np.ndarray | np.gen
 class Whole(NamedTuple):
     """Observations known only to lie in a zone: their rows, and the number of the zone.
 
-    A row with zone -1 keeps its value (so that shapes can be fixed where the data are not).
+    A row with zone -1 keeps its value (so that shapes can be fixed where the data are not). Behind
+    the first ``count`` stands padding, with a row that there is not and zone -1.
     """
 
     rows: Int[Array, " m"]
     zone: Int[Array, " m"]
     width: Float[Array, " d"]  # one for each coordinate
+    count: Int[Array, ""]  # type: ignore[assignment] # no method of tuple
 
 
 class Parts(NamedTuple):
-    """Observations with hidden coordinates, as flat vectors: which, and between what limits."""
+    """Observations with hidden coordinates, as flat vectors: which, and between what limits.
+
+    Behind the first ``count`` stands padding, with a row that there is not and nothing free.
+    """
 
     rows: Int[Array, " m"]
     free: Bool[Array, "m d"]
     low: Float[Array, "m d"]
     high: Float[Array, "m d"]
     width: Float[Array, " d"]  # one for each coordinate
+    count: Int[Array, ""]  # type: ignore[assignment] # no method of tuple
 
 
 class Hidden(NamedTuple):
@@ -62,7 +68,7 @@ class Hidden(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """The data as compiled code sees them: rows padded to whole chunks, covariates or ().
+    """The data as compiled code sees them: n rows and padding; covariates or ().
 
     ``hidden`` says which parts of the points are unknown (``offcut.augmentation``); None where all
     is known.
@@ -70,15 +76,26 @@ class Observed(NamedTuple):
 
     points: Points
     covariates: Covariates
+    n: Int[Array, ""]
     hidden: Hidden | None = None
 
+    @property
+    def there(self) -> Bool[Array, " rows"]:
+        """Which rows are observations."""
+        rows = jax.tree.leaves((self.points, self.covariates))[0].shape[0]
+        return jnp.arange(rows, dtype=jnp.int32) < self.n
 
-def pad_rows(tree: Points, chunk: int) -> Points:
-    """Rows repeated from the first up to a whole number of chunks; the sum ignores them."""
 
-    def pad(a: jax.Array) -> jax.Array:
-        missing = -a.shape[0] % chunk
-        return jnp.concatenate([a, jnp.broadcast_to(a[:1], (missing, *a.shape[1:]))])
+def pad_rows(tree: Points, rows: int) -> Points:
+    """So many rows, the first repeated behind the last; sums ignore them.
+
+    NumPy's arrays stay NumPy's.
+    """
+
+    def pad(a: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
+        missing = rows - a.shape[0]
+        package = np if isinstance(a, np.ndarray) else jnp
+        return package.concatenate([a, package.broadcast_to(a[:1], (missing, *a.shape[1:]))])
 
     return jax.tree.map(pad, tree)
 
@@ -95,7 +112,7 @@ def as_covariates(covariates: object, n: int) -> Covariates:
         raise DataError(
             f"covariates have {rows} rows for {n} observations: every observation needs its own"
         )
-    return (jax.tree.map(jnp.asarray, tree),)
+    return (tree,)
 
 
 def as_arrays(tree: object, what: str, as_they_came: bool = False) -> HostPoints:
@@ -338,11 +355,13 @@ def refuse_outside_support(
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(support)):
         return  # it depends on theta or the covariate
     n = jax.tree.leaves(points)[0].shape[0]
-    inside = np.asarray(support(jnp.asarray(points))).reshape(n, -1)
+    if support in (constraints.real, constraints.real_vector):
+        return  # data are finite
+    inside = np.asarray(support(np.asarray(points))).reshape(n, -1)
     outside = np.array(~inside.all(axis=1))
     for kind in hidden or ():
         if kind is not None:
-            outside[np.asarray(kind.rows)] = False
+            outside[kind.rows[: int(kind.count)]] = False
     rows = np.flatnonzero(outside)
     if not rows.size:
         return

@@ -36,6 +36,7 @@ from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from numpyro.primitives import Messenger
 
 from offcut.errors import ModelError
+from offcut.numerics.keys import from_seed
 from offcut.numerics.types import KeyArray
 from offcut.programs.identity import reached
 
@@ -206,6 +207,14 @@ def is_positive(distribution: dist.Distribution) -> bool:
     return lower is not None and bool(np.all(np.asarray(lower) >= 0))
 
 
+def _is_structured(distribution: dist.Distribution) -> bool:
+    """Whether the support is one of whole vectors or matrices, not of numbers one by one."""
+    support = distribution.support
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return support.event_dim > 0 and support is not constraints.real_vector
+
+
 class Prior:
     """A prior with some sites (``exact``) left out of the unconstrained vector.
 
@@ -221,6 +230,9 @@ class Prior:
         Those of them that have a Delta as prior.
     size : int
         Dimension of the unconstrained vector.
+    structured : tuple of str
+        Sites whose entries depend on each other by their support, so that some may be constants: a
+        correlation matrix, a simplex.
     given : dict or callable
         The prior as it came, to print it.
     """
@@ -230,7 +242,7 @@ class Prior:
         self.given = dict(prior) if isinstance(prior, Mapping) else prior
         self._model = _Fixing(_as_numpyro_model(prior))
         try:
-            sites = handlers.trace(handlers.seed(self._model, 0)).get_trace()
+            sites = self._traced_sites()
         except TypeError as error:
             raise ModelError(
                 f"the prior could not be run: {error}. A NumPyro model given as prior takes no "
@@ -278,11 +290,29 @@ class Prior:
             site["type"] == "sample" and site["is_observed"] for site in sites.values()
         )
         self.shapes = {name: jnp.shape(site["value"]) for name, site in latent.items()}
-        example = {name: site["value"] for name, site in latent.items()}
-        flat, self._unravel = ravel_pytree(self._unconstrain_dict(example))
-        self.size = int(flat.shape[0])
+        self.structured = tuple(name for name, site in latent.items() if _is_structured(site["fn"]))
+        like = {n: jax.ShapeDtypeStruct(shape, float) for n, shape in self.shapes.items()}
+        unravels: list[Callable[[Position], Theta]] = []
+
+        def flattened(theta: Theta) -> Position:
+            flat, unravel = ravel_pytree(self._unconstrain_dict(theta))
+            unravels.append(unravel)
+            return flat
+
+        self.size = int(jax.eval_shape(flattened, like).shape[0])
+        (self._unravel,) = unravels
         self._masked = self.has_likelihood or bool(self.exact)
         self._follows_exact = self.size > 0 and bool(self.exact) and self._support_uses_exact()
+
+    def _traced_sites(self) -> dict[str, Site]:
+        """All sites, traced and not drawn: what is drawn here would be compiled piece by piece."""
+        met: list[dict[str, Site]] = []
+
+        def run(key: KeyArray) -> None:
+            met.append(handlers.trace(handlers.seed(self._model, key)).get_trace())
+
+        jax.eval_shape(run, from_seed(0))
+        return met[0]
 
     def _support_uses_exact(self) -> bool:
         """Whether theta at a position is computed from exact sites: a support depends on them."""

@@ -13,10 +13,11 @@ special case may override: ``propose_block``, ``propose_one``, ``log_observed``,
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
@@ -189,11 +190,16 @@ class RejectionModel(Model):
         """Compiled programs and what was found out about this model, as it was identified last."""
         return Programs(self._identity)
 
-    def compiled(self, name: Hashable, function: Callable[A, R]) -> Callable[A, R]:
-        """``function`` compiled, kept under a name that says all it depends on beside arguments."""
-        kept = self.programs.kept(name, lambda: Kept(function))
+    def compiled(
+        self, name: Hashable, function: Callable[A, R], quick: bool = False
+    ) -> Callable[A, R]:
+        """``function`` compiled, kept under a name that says all it depends on beside arguments.
+
+        ``quick``: for a program that has not much to do.
+        """
+        kept = self.programs.kept(name, lambda: Kept(function, name, quick))
         kept.function = function
-        return kept.program
+        return cast(Callable[A, R], kept.program)
 
     def identify(self, covariates: tuple[Points, ...], points: Points | None = None) -> str:
         """A digest of all that the model computes, at this moment, for such data.
@@ -233,7 +239,7 @@ class RejectionModel(Model):
         program = traced(
             everything,
             jax.random.key(0),
-            jnp.zeros(self.prior.size),
+            np.zeros(self.prior.size),
             points,
             jax.tree.map(lambda a: a[0], covariates),
         )

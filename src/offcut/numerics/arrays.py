@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,14 @@ from jaxtyping import Array, Bool, Int, Shaped
 from offcut.numerics.types import Points
 
 T = TypeVar("T")
+
+
+def as_argument(value: np.ndarray | np.number) -> Any:
+    """NumPy's, where an argument of a compiled program is meant: JAX takes it over in the call.
+
+    Nothing happens here but to types; an array of JAX's would be a small program of its own.
+    """
+    return value
 
 
 def exclusive_count(flags: Bool[Array, " n"]) -> Int[Array, " n"]:

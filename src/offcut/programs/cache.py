@@ -97,9 +97,11 @@ class Kept:
     since, by a global or a list that it looks at.
     """
 
-    def __init__(self, function: Callable[..., PyTree]) -> None:
+    def __init__(
+        self, function: Callable[..., PyTree], name: object = "program", quick: bool = False
+    ) -> None:
         self.function = function
-        self.program = Program(lambda *arguments: self.function(*arguments))
+        self.program = Program(lambda *arguments: self.function(*arguments), f"{name}", quick=quick)
 
 
 def kept_sampler(identity: str, name: object, make: Callable[[], T]) -> T:
@@ -115,7 +117,9 @@ def kept_sampler(identity: str, name: object, make: Callable[[], T]) -> T:
         kept = CACHE.get(key)
     except KeyError:
         return CACHE.put(key, sampler, SAMPLER)
-    compiled = {n for n, value in vars(kept).items() if isinstance(value, Wrapped | Program)} | {"_blocks"}
+    compiled = {n for n, value in vars(kept).items() if isinstance(value, Wrapped | Program)} | {
+        "_blocks"
+    }
     vars(kept).update({n: value for n, value in vars(sampler).items() if n not in compiled})
     return kept
 

@@ -14,6 +14,7 @@ in order, each of which leaves the restricted joint invariant by itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -29,12 +30,15 @@ from offcut.augmentation.acceptance import (
     merge_worst,
     no_worst,
     not_finite,
+    refuse_broken,
 )
-from offcut.augmentation.algorithm1 import Run, run_algorithm_1
+from offcut.augmentation.algorithm1 import PATIENCE, Run, run_algorithm_1
 from offcut.augmentation.impute import (
     Imputed,
+    Moved,
     completed,
     first_imputed,
+    first_moves,
     impute,
     refuse_impossible_zones,
 )
@@ -52,14 +56,23 @@ from offcut.augmentation.rejections import (
     spare_section,
 )
 from offcut.base import BROKEN, OK, Info, Kernel, LogDensity, Sampler, Stage, Stats, Variable
-from offcut.errors import ModelError
+from offcut.errors import ModelError, StartError
 from offcut.kernels.tuning import Tuning, stepped_from
 from offcut.models.data import Observed
-from offcut.models.prior import Position, Theta
+from offcut.models.prior import Position, Prior, Theta
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.keys import fold_in, from_seed, rolled
 from offcut.numerics.rendering import shown
 from offcut.numerics.types import KeyArray
-from offcut.samplers.start import find_start
+from offcut.programs.compiled import Program
+from offcut.samplers.start import (
+    Start,
+    find_start,
+    first_buffer,
+    no_start,
+    nothing_accepted,
+    too_small,
+)
 
 Flag = Bool[Array, ""]
 #: An exact update of a block of theta1: ``(key, theta, data) -> {name: value}``.
@@ -96,7 +109,8 @@ class ModelSampler(Sampler, Generic[S]):
         self.model, self.layout, self.kernel = model, layout, kernel
         self.adapts = kernel.adapts
         self.kernel_name = repr(kernel)
-        self._record = jax.jit(self.record)
+        self._record = Program(self.record, "record")
+        self._start = Program(self._first, "start", quick=True)
 
     def record(self, state: HasTheta) -> Theta:
         """theta with its deterministic sites."""
@@ -107,21 +121,107 @@ class ModelSampler(Sampler, Generic[S]):
         a correlation matrix).
         """
         prior = self.model.prior
-        drawn = [prior.sample(jax.random.key(seed)) for seed in range(3)]
         marks = {name: Variable(None, derived=True) for name in prior.deterministic}
-        for name in prior.shapes:
-            first, *others = (np.ravel(theta[name]) for theta in drawn)
-            same = np.all([first == other for other in others], axis=0)
+        drawn: Theta = {}
+        if prior.structured:
+            drawn = self.model.compiled("prior draws", _three_draws(prior), True)(from_seed(0))
+        for name, shape in prior.shapes.items():
+            same = np.zeros(math.prod(shape), bool)
+            if name in prior.structured:
+                rows = np.asarray(drawn[name]).reshape(3, -1)
+                same = np.all(rows == rows[0], axis=0)
             marks[name] = Variable(None, constant=tuple(bool(flag) for flag in same))
         return marks
 
-    def first_hidden(self, key: KeyArray, theta: Theta, data: Observed) -> Imputed | None:
-        """First values of what is hidden, all of which can move."""
-        if data.hidden is None:
-            return None
-        imputed = first_imputed(data)
-        refuse_impossible_zones(self.model, key, theta, data, imputed)
-        return imputed
+    def begin(
+        self,
+        key: KeyArray,
+        data: Observed,
+        limit: Int[Array, ""],
+        buffer: Rejected,
+        at_prior: Flag,
+    ) -> tuple[S, Start]:
+        """A first state (compiled), and where it was found; ``start`` looks whether it was.
+
+        ``at_prior``: nothing but a run of Algorithm 1 at a draw from the prior is wanted.
+        """
+        raise NotImplementedError
+
+    def start(self, key: KeyArray, data: Observed, budget: int) -> S:
+        """A place where the model accepts, with a first Y: one program, whatever it tries."""
+        limit = min(budget, max(PATIENCE, 100 * int(data.n)))
+        state, found, moved = self._begun(key, data, limit)
+        stuck = moved is not None and not all(np.all(flags) for flags in jax.tree.leaves(moved))
+        broken = bool(is_broken(np.asarray(found.run.worst.log_accept)))
+        if found.found and not stuck and not broken:
+            return state
+        theta = self.model.prior.constrain(found.position, found.climbed.exact)
+        refuse_broken(self.model, theta, found.run.worst)
+        if not found.found:
+            error = no_start(self.model, self.layout, data, found.climbed)
+            raise error or self.no_run(key, data, found, limit, budget)
+        assert moved is not None
+        refuse_impossible_zones(self.model, theta, data, moved)
+        return state
+
+    def no_run(
+        self, key: KeyArray, data: Observed, found: Start, limit: int, budget: int
+    ) -> StartError:
+        """Why there is no first Y although all data are possible (host side)."""
+        if limit < PATIENCE:  # would more room have been enough?
+            limit = PATIENCE
+            _, found, _ = self._begun(key, data, limit)
+        theta = self.model.prior.constrain(found.position, found.climbed.exact)
+        if found.found:
+            return too_small(theta, int(found.run.rejected.count), budget)
+        return nothing_accepted(theta, int(found.run.accepted), limit, int(data.n))
+
+    def _begun(self, key: KeyArray, data: Observed, limit: int) -> tuple[S, Start, Moved | None]:
+        """What the program of the start gives, with room for all of its rejections."""
+        room = 0
+        while True:
+            buffer = first_buffer(self.layout, data, room)
+            state, found, moved = self._start(key, data, np.int32(limit), buffer, np.False_)
+            needed = int(found.run.rejected.count)
+            if not found.found or needed <= capacity_of(self.layout, buffer):
+                return state, found, moved
+            room = 2 ** int(np.ceil(np.log2(needed)))
+
+    def _first(
+        self,
+        key: KeyArray,
+        data: Observed,
+        limit: Int[Array, ""],
+        buffer: Rejected,
+        at_prior: Flag,
+    ) -> tuple[S, Start, Moved | None]:
+        """The program of the start: a state, and whether what is hidden can move there."""
+        key = rolled(key)
+        state, found = self.begin(key, data, limit, buffer, at_prior)
+        moved = None
+        if state.imputed is not None:
+            theta = self.model.prior.constrain(state.position, state.exact)
+            most = jnp.where(at_prior | ~found.found, 0, 3)
+            moved = first_moves(self.model, key, theta, data, state.imputed, most)
+        return state, found, moved
+
+    def rates_by_prior(
+        self, key: KeyArray, data: Observed, draws: int, limit: int
+    ) -> tuple[Int[np.ndarray, " draws"], Int[np.ndarray, " draws"]]:
+        """Acceptances and rejections of Algorithm 1 at draws from the prior (host side).
+
+        Each is cut where more than ``limit`` are rejected. The program is that of the start.
+        """
+        buffer = first_buffer(self.layout, data, 0)
+        counts = np.zeros((2, draws), np.int64)
+        for number in range(draws):
+            own_key = fold_in(key, number)
+            _, found, _ = self._start(own_key, data, np.int32(limit), buffer, np.True_)
+            if is_broken(np.asarray(found.run.worst.log_accept)):
+                theta = self.model.prior.constrain(found.position, found.climbed.exact)
+                refuse_broken(self.model, theta, found.run.worst)
+            counts[:, number] = found.run.accepted, found.run.rejected.count
+        return counts[0], counts[1]
 
     def moves(self, key: KeyArray, state: S) -> list[tuple[KeyArray, Move]]:
         """The moves of a sweep in their order, each with its key; which they are is static."""
@@ -173,6 +273,10 @@ class ModelSampler(Sampler, Generic[S]):
             inspect_observations(self.model, self.layout, self._record(state), whole)
 
 
+def _three_draws(prior: Prior) -> Callable[[KeyArray], Theta]:
+    return lambda key: jax.lax.map(prior.sample, jax.random.split(rolled(key), 3))
+
+
 class State(NamedTuple):
     """theta2 unconstrained, theta1 on its own scale, the held Y, what warm-up learnt, and what
     stands for hidden data.
@@ -206,19 +310,26 @@ class AugmentedSampler(ModelSampler[State]):
     def __init__(self, model: RejectionModel, layout: Layout, kernel: Kernel) -> None:
         super().__init__(model, layout, kernel)
         self._log_joint = log_joint(model, layout)
+        self._log_target = jax.jit(self.log_target)  # traced once, wherever a kernel asks for it
 
-    def start(self, key: KeyArray, data: Observed, budget: int) -> State:
+    def begin(
+        self,
+        key: KeyArray,
+        data: Observed,
+        limit: Int[Array, ""],
+        buffer: Rejected,
+        at_prior: Flag,
+    ) -> tuple[State, Start]:
         """A place where the model accepts, with a first Y."""
-        theta, rejected = find_start(self.model, self.layout, key, data, budget)
-        position, exact = self.model.prior.split(theta)
-        points = self.layout.n + int(rejected.count)
-        tuning = self.kernel.first_tuning(points, position.shape[0])
-        return State(position, exact, rejected, tuning, self.first_hidden(key, theta, data))
+        found = find_start(self.model, self.layout, key, data, limit, buffer, at_prior)
+        position, exact, rejected = found.position, found.climbed.exact, found.run.rejected
+        tuning = self.kernel.first_tuning(data.n + rejected.count, position.shape[0])
+        return State(position, exact, rejected, tuning, first_imputed(data)), found
 
     def stationary(self, key: KeyArray, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
         position, exact = self.model.prior.split(theta)
-        tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
+        tuning = self.kernel.first_tuning(2 * data.n, position.shape[0])
         return State(position, exact, rejected, tuning, first_imputed(data))
 
     def moves(self, key: KeyArray, state: State) -> list[tuple[KeyArray, Move]]:
@@ -250,11 +361,17 @@ class AugmentedSampler(ModelSampler[State]):
         """
 
         def log_density(position: Position) -> Float[Array, ""]:
-            theta = self.model.prior.constrain(position, drawn.exact)
-            prior = self.model.prior.log_density(position, drawn.exact)
-            return prior + self._log_joint(theta, data, drawn.rejected)
+            return self._log_target(position, drawn.exact, data, drawn.rejected)
 
         return self.kernel_step(key, drawn.position, log_density, drawn.tuning, stage)
+
+    def log_target(
+        self, position: Position, exact: Theta, data: Observed, rejected: Rejected
+    ) -> Float[Array, ""]:
+        """log p(theta, X, Y) at a position of theta2."""
+        theta = self.model.prior.constrain(position, exact)
+        prior = self.model.prior.log_density(position, exact)
+        return prior + self._log_joint(theta, data, rejected)
 
     def augment(
         self, key: KeyArray, state: State, stage: Stage, data: Observed
@@ -344,7 +461,7 @@ class AugmentedSampler(ModelSampler[State]):
         return run_algorithm_1(self.model, self.layout, key, theta, data, buffer, limit)
 
     def _exact_draw(self, update: Update, key: KeyArray, theta: Theta, data: Observed) -> Theta:
-        points = jax.tree.map(lambda a: a[: self.layout.n], data.points)
+        points = jax.tree.map(lambda a: a[: self.layout.exact_rows], data.points)
         new = update(key, theta, points)
         return {name: jnp.asarray(value, theta[name].dtype) for name, value in new.items()}
 

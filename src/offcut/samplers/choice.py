@@ -41,6 +41,7 @@ from offcut.models.data import (
 )
 from offcut.models.recording import refuse_vague_zones
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.arrays import as_argument
 from offcut.numerics.types import KeyArray, Point
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import UnidentifiedError, digest
@@ -78,8 +79,9 @@ def observe(
         named |= {f"covariate_{k}" if k in named else k: values for k, values in beside.items()}
     check_names(model, named)
     observed = Observed(
-        pad_rows(jax.tree.map(jnp.asarray, points), layout.chunk),
-        pad_rows(covariate_trees, layout.chunk),
+        pad_rows(jax.tree.map(np.asarray, points), layout.rows),
+        pad_rows(covariate_trees, layout.rows),
+        as_argument(np.int32(n)),
         hidden,
     )
     return observed, layout, named
@@ -120,7 +122,9 @@ def prepare(
         prepared = Prepared(*model.prepare(request))
         return prepared._replace(sampler=_compiled_before(model, prepared.sampler))
     arrays, layout, observed = observe(rejection, data, covariates)
-    rejection.identify(arrays.covariates, jax.tree.map(lambda a: a[: layout.n], arrays.points))
+    n = layout.exact_rows
+    points = None if n is None else jax.tree.map(lambda a: a[:n], arrays.points)
+    rejection.identify(arrays.covariates, points)
     return Prepared(build_sampler(rejection, layout, request, arrays.covariates), arrays, observed)
 
 

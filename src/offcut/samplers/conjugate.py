@@ -79,8 +79,8 @@ class ConjugateSampler(AugmentedSampler):
     def start(self, key: KeyArray, data: Observed, budget: int) -> State:
         """As in Algorithm 2, and the centre of the data."""
         state = super().start(key, data, budget)
-        points = jax.tree.map(lambda a: np.asarray(a[: self.layout.n]), self._true(data.points))
-        return state._replace(tuning=jnp.asarray(self.match.centre(points), float))
+        points = jax.tree.map(lambda a: np.asarray(a)[: int(data.n)], self._true(data.points))
+        return state._replace(tuning=np.asarray(self.match.centre(points), float))
 
     def stationary(self, key: KeyArray, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
@@ -99,7 +99,7 @@ class ConjugateSampler(AugmentedSampler):
             drawn.rejected,
             self.layout,
         )
-        count = self.layout.n + drawn.rejected.count
+        count = data.n + drawn.rejected.count
         theta = self.model.prior.constrain(drawn.position, drawn.exact)
         new = self.match.draw(key, theta, sums, count, centre)
         position = self.model.prior.unconstrain({**theta, **new})

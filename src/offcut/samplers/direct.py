@@ -33,12 +33,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import log_ndtr, logsumexp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from offcut.augmentation.acceptance import not_finite
-from offcut.augmentation.impute import Imputed
-from offcut.augmentation.joint import log_joint
-from offcut.augmentation.rejections import Layout
+from offcut.augmentation.acceptance import no_worst, not_finite
+from offcut.augmentation.algorithm1 import Run
+from offcut.augmentation.impute import Imputed, first_imputed
+from offcut.augmentation.joint import log_joint, total
+from offcut.augmentation.rejections import Layout, Rejected
 from offcut.base import BROKEN, OK, Info, Kernel, LogDensity, Stage
 from offcut.errors import SettingsError, StartError
 from offcut.models.data import Covariates, Observed, point_like
@@ -51,7 +52,7 @@ from offcut.numerics.types import KeyArray, Point
 from offcut.regions.line import intervals
 from offcut.regions.region import Region
 from offcut.samplers.algorithm2 import Evidence, ModelSampler, Move
-from offcut.samplers.start import climb_to_start, shake_start
+from offcut.samplers.start import Start, climb, is_possible, shaken
 
 Scalar = Float[Array, ""]
 #: log F, log S, log density; plain numbers where the base has them.
@@ -214,6 +215,15 @@ def _or_nothing(value: Scalar | float) -> Scalar:
     return jnp.where(value > -jnp.inf, value, -jnp.inf)
 
 
+def _given_mass(log_base: Scalar, mass: Scalar) -> Scalar:
+    """log base - mass; a theta whose window has no mass cannot have given data.
+
+    Nor is it infinitely good.
+    """
+    possible = mass > -jnp.inf
+    return jnp.where(possible, log_base - jnp.where(possible, mass, 0.0), -jnp.inf)
+
+
 class State(NamedTuple):
     """theta unconstrained, what warm-up has learnt, and what stands for hidden data."""
 
@@ -274,24 +284,42 @@ class DirectSampler(ModelSampler[State]):
         self._base = model.base
         self._intervals = intervals(model.inside) or []  # type: ignore[arg-type]
         self._log_joint = log_joint(model, layout)
+        self._log_recorded = log_joint(model, layout, self._log_one)
 
-    def start(self, key: KeyArray, data: Observed, budget: int) -> State:
+    def begin(
+        self,
+        key: KeyArray,
+        data: Observed,
+        limit: Int[Array, ""],
+        buffer: Rejected,
+        at_prior: Bool[Array, ""],
+    ) -> tuple[State, Start]:
         """Near the mode of the density that forgets the window."""
-        position, exact = climb_to_start(self.model, self.layout, key, data)
-        log_density = self._log_density(data)
-        own_key = jax.random.fold_in(key, 1)
-        shaken = shake_start(self.model, self.layout, own_key, position, exact, data, 0.1)
-        if shaken is None or not jnp.isfinite(log_density(shaken)):
-            shaken = position
-        if not jnp.isfinite(log_density(shaken)):
-            raise StartError(
-                f"the posterior density is {log_density(shaken)} at the start theta="
-                f"{shown(self.model.prior.constrain(shaken, exact))}, where all data are possible: "
-                "has the window no mass there? method='augment' does not need it"
-            )
-        theta = self.model.prior.constrain(shaken, exact)
-        tuning = self.kernel.first_tuning(self.layout.n, shaken.shape[0])
-        return State(shaken, exact, tuning, self.first_hidden(key, theta, data))
+        climbed = climb(self.model, self.layout, key, data)
+        exact, own_key = climbed.exact, jax.random.fold_in(key, 1)
+        moved, possible = shaken(self.model, own_key, climbed.position, exact, data, 0.1)
+        # Through a loop, so that the density is compiled once.
+        places = jnp.stack([moved, climbed.position])
+        usable = jnp.isfinite(jax.lax.map(self._log_density(data), places))
+        usable &= jnp.stack([possible, is_possible(self.model, climbed.position, exact, data)])
+        position = jnp.where(usable[0], moved, climbed.position)
+        tuning = self.kernel.first_tuning(data.n, position.shape[0])
+        like = jax.tree.map(lambda a: a[0], data.points)
+        nothing = Run(buffer, jnp.int32(0), None, no_worst(like))
+        found = Start(climbed, position, jnp.any(usable), nothing)
+        return State(position, exact, tuning, first_imputed(data)), found
+
+    def no_run(
+        self, key: KeyArray, data: Observed, found: Start, limit: int, budget: int
+    ) -> StartError:
+        """The window has no mass, or the density overflows."""
+        position = found.climbed.position
+        theta = self.model.prior.constrain(position, found.climbed.exact)
+        return StartError(
+            f"the posterior density is {float(self._log_density(data)(position))} at the start "
+            f"theta={shown(theta)}, where all data are possible: has the window no mass there? "
+            "method='augment' does not need it"
+        )
 
     def moves(self, key: KeyArray, state: State) -> list[tuple[KeyArray, Move]]:
         """theta."""
@@ -317,43 +345,40 @@ class DirectSampler(ModelSampler[State]):
         return not_finite(theta, "the log density of the data in their window")
 
     def _log_density(self, data: Observed) -> LogDensity:
-        prior, n = self.model.prior, self.layout.n
+        prior = self.model.prior
         log_base = self._log_base(data)
-
-        def log_z(theta: Theta, *covariate: Point) -> Scalar:
-            return log_mass(self._base(theta, *covariate), self._intervals)
 
         def log_density(position: Position) -> Scalar:
             theta = prior.constrain(position, {})
+            log_prior = prior.log_density(position, {})
             if data.covariates:
-                rows = jax.tree.map(lambda a: a[:n], data.covariates)
-                mass = jnp.sum(jax.vmap(lambda c: log_z(theta, *c))(rows))
-            else:
-                mass = n * log_z(theta)
-            # A theta whose window has no mass cannot have given data; nor is it infinitely good.
-            possible = mass > -jnp.inf
-            log_likelihood = log_base(theta) - jnp.where(possible, mass, 0.0)
-            value = prior.log_density(position, {}) + log_likelihood
-            return jnp.where(possible, value, -jnp.inf)
+                return log_prior + self._log_recorded(theta, data, None)
+            mass = data.n * log_mass(self._base(theta), self._intervals)
+            return log_prior + _given_mass(log_base(theta), mass)
 
         return log_density
 
+    def _log_one(self, theta: Theta, x: Point, *covariate: Point) -> Scalar:
+        """log q(x) - log Z where each observation has its own base."""
+        mass = log_mass(self._base(theta, *covariate), self._intervals)
+        return _given_mass(self.model.log_observed(theta, x, *covariate), mass)
+
     def _log_base(self, data: Observed) -> Callable[[Theta], Scalar]:
         """sum_i log q(x_i), from sums over the data where the family has them."""
-        n = self.layout.n
+        n, x = data.n, data.points  # behind the last stand copies of the first
 
-        def one_by_one(theta: Theta) -> Scalar:
-            return self._log_joint(theta, data, None)
+        def summed(values: Float[Array, " rows"]) -> Scalar:
+            return total(lambda _, v: v, {}, (values,), n, self.layout.chunk, gradient=False)
 
         if data.covariates:
-            return one_by_one
-        x = data.points[:n]
-        mean = jnp.mean(x)
-        squares = jnp.sum((x - mean) ** 2)
+            return lambda theta: self._log_joint(theta, data, None)
+        mean = summed(x) / n
+        squares = summed((x - mean) ** 2)
         positive, not_negative = jnp.all(x > 0), jnp.all(x >= 0)
         log_x = jnp.log(jnp.where(x > 0, x, 1.0))
-        log_mean, total_log = jnp.mean(log_x), jnp.sum(log_x)
-        log_squares = jnp.sum((log_x - log_mean) ** 2)
+        total_log = summed(log_x)
+        log_mean = total_log / n
+        log_squares = summed((log_x - log_mean) ** 2)
 
         def normal(base: dist.Distribution, mean: Scalar, squares: Scalar) -> Scalar:
             spread = squares + n * (mean - base.loc) ** 2
@@ -371,6 +396,6 @@ class DirectSampler(ModelSampler[State]):
             if type(base) is dist.Exponential:
                 log_density = n * (jnp.log(base.rate) - base.rate * mean)
                 return jnp.where(not_negative, log_density, -jnp.inf)
-            return one_by_one(theta)
+            return self._log_joint(theta, data, None)
 
         return of_sums

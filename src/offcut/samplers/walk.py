@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int
 
@@ -41,18 +42,19 @@ from offcut.augmentation.acceptance import (
 )
 from offcut.augmentation.algorithm1 import run_algorithm_1, run_per_observation, run_shared
 from offcut.augmentation.impute import Imputed, first_imputed
-from offcut.augmentation.joint import log_unnormalised
+from offcut.augmentation.joint import log_unnormalised, total
 from offcut.augmentation.rejections import Layout, Rejected, empty_rejected, settle
 from offcut.base import BROKEN, FULL, MOST_REJECTED, OK, Info, Kernel, Stage, Tuning
 from offcut.errors import SettingsError
 from offcut.kernels.tuning import target_of, tuned
 from offcut.methods import MethodSettings, PseudoMarginal
-from offcut.models.data import Covariates, Observed, pad_rows
+from offcut.models.data import Covariates, Observed
 from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.arrays import as_argument
 from offcut.numerics.types import KeyArray
 from offcut.samplers.algorithm2 import Evidence, ModelSampler, Move
-from offcut.samplers.start import find_start
+from offcut.samplers.start import Start, find_start
 
 Scalar = Float[Array, ""]
 Count = Int[Array, ""]
@@ -150,22 +152,29 @@ class WalkSampler(ModelSampler[State]):
         self.method_settings = settings
         self._log_f = log_unnormalised(model, layout)
 
-    def start(self, key: KeyArray, data: Observed, budget: int) -> State:
+    def begin(
+        self, key: KeyArray, data: Observed, limit: Count, buffer: Rejected, at_prior: Flag
+    ) -> tuple[State, Start]:
         """A place where the model accepts."""
         key_start, key_estimate = jax.random.split(key)
-        theta, rejected = find_start(self.model, self.layout, key_start, data, budget)
-        position, exact = self.model.prior.split(theta)
-        points = self.layout.n + int(rejected.count)
-        tuning = self.kernel.first_tuning(points, position.shape[0])
-        estimate = self.first_estimate(key_estimate, theta, data, int(rejected.count))
-        imputed = self.first_hidden(key, theta, data)
-        patience = jnp.int32(points)
-        return State(position, exact, estimate, rejected.count, tuning, patience, imputed)
+        found = find_start(self.model, self.layout, key_start, data, limit, buffer, at_prior)
+        position, exact, count = found.position, found.climbed.exact, found.run.rejected.count
+        patience = data.n + count
+        tuning = self.kernel.first_tuning(patience, position.shape[0])
+        theta = self.model.prior.constrain(position, exact)
+        # Where there is no start, nothing is estimated either: it might take for ever.
+        estimate = jax.lax.cond(
+            found.found & ~at_prior,
+            lambda: self.first_estimate(key_estimate, theta, data, count),
+            lambda: self.no_estimate(),
+        )
+        imputed = first_imputed(data)
+        return State(position, exact, estimate, count, tuning, patience, imputed), found
 
     def stationary(self, key: KeyArray, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
         position, exact = self.model.prior.split(theta)
-        tuning = self.kernel.first_tuning(2 * self.layout.n, position.shape[0])
+        tuning = self.kernel.first_tuning(2 * data.n, position.shape[0])
         estimate = self.stationary_estimate(key, theta, data)
         patience = jnp.int32(MOST_REJECTED)
         imputed = first_imputed(data)
@@ -175,11 +184,15 @@ class WalkSampler(ModelSampler[State]):
         """What travels with a position at stationarity."""
         return jnp.zeros(())
 
+    def no_estimate(self) -> Estimate:
+        """What travels with a position of which nothing is known."""
+        return jnp.zeros(())
+
     def first_estimate(
-        self, key: KeyArray, theta: Theta, data: Observed, rejected: int
+        self, key: KeyArray, theta: Theta, data: Observed, rejected: Count
     ) -> Estimate:
         """What travels with the first position."""
-        return jnp.zeros(())
+        return self.no_estimate()
 
     def judge(
         self, key: KeyArray, proposal: Proposal, state: State, stage: Stage, data: Observed
@@ -210,8 +223,8 @@ class WalkSampler(ModelSampler[State]):
         proposal = Proposal(
             theta,
             new_theta,
-            self._log_f(theta, data.points, data.covariates),
-            self._log_f(new_theta, data.points, data.covariates),
+            self._log_f(theta, data.points, data.covariates, data.n),
+            self._log_f(new_theta, data.points, data.covariates, data.n),
         )
         judged = self.judge(key_simulate, proposal, state, stage, data)
         log_prior = prior.log_density(position, state.exact)
@@ -259,7 +272,7 @@ class WalkSampler(ModelSampler[State]):
 
     def resized(self, state: State, capacity: int) -> State:
         """The same state with more patience."""
-        return state._replace(patience=jnp.int32(min(capacity, MOST_REJECTED)))
+        return state._replace(patience=as_argument(np.int32(min(capacity, MOST_REJECTED))))
 
     def rejected(self, state: State) -> int:
         """|Y| of the run that led to the current position."""
@@ -295,12 +308,13 @@ class ExchangeSampler(WalkSampler):
             keep_accepted=True,
             store=False,
         )
-        pseudo = pad_rows(run.kept, self.layout.chunk)
+        # Behind the last stand zeros, which the sum replaces by the first.
+        pseudo = run.kept
         # A run cut short by the budget leaves rows of zeros; the data stand in, it is refused.
-        complete = run.accepted >= self.layout.n
+        complete = run.accepted >= data.n
         pseudo = jax.tree.map(lambda a, b: jnp.where(complete, a, b), pseudo, data.points)
-        own = self._log_f(proposal.new_theta, pseudo, data.covariates)
-        swapped = self._log_f(proposal.theta, pseudo, data.covariates)
+        own = self._log_f(proposal.new_theta, pseudo, data.covariates, data.n)
+        swapped = self._log_f(proposal.theta, pseudo, data.covariates, data.n)
         ratio = proposal.there - proposal.here + swapped - own
         # Data have a density where the chain stands, and pseudo-data at the theta that they come
         # from, unless numbers overflowed.
@@ -325,20 +339,25 @@ class PseudoMarginalSampler(WalkSampler):
         """r, where the user gave it."""
         return PseudoMarginal.of(self.method_settings).acceptances
 
+    def no_estimate(self) -> Estimate:
+        """(log estimate, r)."""
+        return jnp.zeros(2)
+
     def first_estimate(
-        self, key: KeyArray, theta: Theta, data: Observed, rejected: int
+        self, key: KeyArray, theta: Theta, data: Observed, rejected: Count
     ) -> Estimate:
         """(log estimate, r): r is fixed here for the whole run."""
-        n = self.layout.n
-        share = rejected / (rejected + n)
-        wanted = self.acceptances
-        if wanted is None:
-            unit = n * n * share if not self.layout.has_covariates else n * share
-            most = 2**20 if not self.layout.has_covariates else max(1, 2**20 // n)
-            wanted = int(min(max(unit, 1, n if not self.layout.has_covariates else 1), most))
-        program = self.model.compiled(("estimate", self.layout), self._estimate)
-        log_estimate, _ = program(key, theta, jnp.int32(wanted), data)
-        return jnp.stack([log_estimate, jnp.asarray(wanted, float)])
+        wanted = jnp.asarray(self.acceptances or 0, jnp.int32)
+        if self.acceptances is None:
+            n = data.n.astype(float)
+            share = rejected / (rejected + n)
+            if self.layout.has_covariates:
+                least, unit, most = jnp.ones(()), n * share, jnp.maximum(1, 2**20 // data.n)
+            else:
+                least, unit, most = n, n * n * share, jnp.int32(2**20)
+            wanted = jnp.minimum(jnp.maximum(unit, least), most).astype(jnp.int32)
+        log_estimate, _ = self._estimate(key, theta, wanted, data)
+        return jnp.stack([log_estimate, wanted.astype(float)])
 
     def stationary_estimate(self, key: KeyArray, theta: Theta, data: Observed) -> Estimate:
         """At stationarity estimates are size-biased: k then comes before r + n acceptances.
@@ -347,15 +366,15 @@ class PseudoMarginalSampler(WalkSampler):
         acceptances (before r + 1 for each observation, where they have their own proposals).
         """
         wanted = jnp.int32(self.acceptances)
-        extra = 1 if self.layout.has_covariates else self.layout.n
+        extra = jnp.int32(1) if self.layout.has_covariates else data.n
         log_estimate, _ = self._estimate(key, theta, wanted, data, extra=extra)
         return jnp.stack([log_estimate, wanted.astype(float)])
 
     def _estimate(
-        self, key: KeyArray, theta: Theta, wanted: Count, data: Observed, extra: int = 0
+        self, key: KeyArray, theta: Theta, wanted: Count, data: Observed, extra: Count | int = 0
     ) -> tuple[Scalar, Worst]:
         """log of the unbiased estimate of prod_i M_i/Z_i, from ``wanted`` (+ extra) acceptances."""
-        n, buffer = self.layout.n, self.empty_buffer(data)
+        n, buffer = data.n, self.empty_buffer(data)
         most = jnp.int32(MOST_REJECTED)
         r = wanted.astype(float)
         if not self.layout.has_covariates:
@@ -366,7 +385,7 @@ class PseudoMarginalSampler(WalkSampler):
                 theta,
                 buffer,
                 most,
-                wanted=wanted + extra,
+                wanted + extra,
                 store=False,
             )
             k = run.rejected.count.astype(float)
@@ -383,14 +402,19 @@ class PseudoMarginalSampler(WalkSampler):
                 covariates,
                 buffer,
                 most,
+                n,
                 store=False,
             )
             return failures + more, merge_worst(worst, run.worst)
 
         like = jax.tree.map(lambda a: a[0], data.points)
-        start = (jnp.zeros((n,), jnp.int32), no_worst(like))
+        start = (jnp.zeros((self.layout.rows,), jnp.int32), no_worst(like))
         failures, worst = jax.lax.fori_loop(0, wanted + extra, repeat, start)
-        return jnp.sum(jnp.log1p(failures / r)), worst
+
+        def of_row(r: Scalar, failures: Count) -> Scalar:
+            return jnp.log1p(failures / r)
+
+        return total(of_row, r, (failures,), n, self.layout.chunk, gradient=False), worst
 
     def judge(
         self, key: KeyArray, proposal: Proposal, state: State, stage: Stage, data: Observed

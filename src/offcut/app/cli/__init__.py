@@ -1,4 +1,4 @@
-"""The command line: ``offcut fit``, ``offcut compare``, ``offcut reproduce``.
+"""The command line: ``offcut fit``, ``compare``, ``reproduce``, ``cache``.
 
 Nothing here imports JAX before a command runs, so that ``--help`` and completion are quick.
 """

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from offcut import __version__
-from offcut.app.cli import compare, fit, reproduce
+from offcut.app.cli import cache, compare, fit, reproduce
 from offcut.app.cli.console import examples, out
 
 EPILOG = f"""{
@@ -34,6 +34,7 @@ app = typer.Typer(
 app.add_typer(fit.app, name="fit")
 app.command(epilog=compare.EPILOG)(compare.compare)
 app.command(epilog=reproduce.EPILOG)(reproduce.reproduce)
+app.command(epilog=cache.EPILOG)(cache.cache)
 
 
 def _version(asked: bool) -> None:
