@@ -174,7 +174,7 @@ def looked_at(prepared: Prepared, recorded: Recorded) -> tuple[t.HostColumns, Ea
     data = prepared.data._replace(quadrature=quadrature_of(plan, low, high, finer=2))
     if isinstance(base, FamilyBase):
         programs = Programs(digest(plan.key[1:]))  # whatever the layout
-        program = programs.kept("looked at", lambda: Program(_of_family(plan)))
+        program = programs.kept("looked at", lambda: Program(_of_family(plan), "looked_at"))
         theta = {name: np.asarray(recorded[name], float) for name in base.prior.names}
         found = program(keys.from_seed(0), recorded["weights"], theta, data.without_rows())
         u, log_Z = map(np.asarray, found)

@@ -27,7 +27,7 @@ from offcut.gp.data import GPData
 from offcut.gp.plan import Plan
 from offcut.gp.polya_gamma import polya_gamma
 from offcut.gp.proposals import MOST_ATTEMPTS, Chunk, Points
-from offcut.gp.sampler import KEPT, GPSampler, State, scaled_to, stepped_on
+from offcut.gp.sampler import KEPT, GPSampler, State, stepped_on
 from offcut.gp.updates import EllipticalSlice, PolyaGamma, elliptical_slice
 from offcut.kernels.hmc import HMC
 from offcut.numerics.normal import features
@@ -59,7 +59,7 @@ class AugmentedSampler(GPSampler):
         if function is not None:
             tuning["function"] = function
         if isinstance(plan.base, FamilyBase):
-            tuning["family"] = scaled_to(data.n, FAMILY.first_tuning(1, plan.base.size))
+            tuning["family"] = FAMILY.first_tuning(data.n, plan.base.size)
         held = points.buffer_for(plan.layout, data.x, data.n, 1)
         return state._replace(tuning=tuning, points=held)
 

@@ -399,11 +399,11 @@ class FamilyBase(BaseDensity):
         def each(p: Float[Array, "r k"], u: t.Columns, data: GPData) -> Float[Array, "r P"]:
             return lax.map(lambda one: self.log_density(one, u, data), p)
 
-        return np.asarray(self._kept("log density", each)(p, u, data.without_rows()))
+        return np.asarray(self._kept("log_density", each)(p, u, data.without_rows()))
 
     def _kept(self, name: str, function: Callable[..., PyTree]) -> Program:
         """A program of all families that are the same."""
-        return Programs(self.key).kept(name, lambda: Program(function))
+        return Programs(self.key).kept(name, lambda: Program(function, name))
 
 
 def program_of(given: PriorLike, family: t.Family) -> object:

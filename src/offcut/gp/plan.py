@@ -163,7 +163,7 @@ def prepare(given: Settings, x: t.HostRows, process: DensityProcess, scalar: boo
     arrays = dict[str, Any](
         n=np.int32(n),
         x=_padded(u.T, plan.layout.rows),
-        total=quadratic(u.T, np).sum(1),
+        total=quadratic(u.T).sum(1),
         features=features,
         centre=box.centre,
         half=box.half,
@@ -305,8 +305,8 @@ def _quantiles(
         loc, scale = (np.atleast_1d(np.asarray(part, float)) for part in (core.loc, core.scale))
         values = np.exp(loc + scale * ndtri(np.array(levels))[:, None])
     else:
-        programs = Programs(digest(prior))
-        program = programs.kept("sample", lambda: Program(lambda key: prior.sample(key, (2000,))))
+        many = Program(lambda key: prior.sample(key, (2000,)), "quantiles")
+        program = Programs(digest(prior)).kept("quantiles", lambda: many)
         drawn = np.asarray(program(keys.from_seed(0)), float)
         values = np.quantile(drawn, levels, axis=0).reshape(len(levels), -1)
     return np.broadcast_to(values, (len(levels), d))
@@ -384,7 +384,7 @@ def _at_the_data(
         piece = u[start : start + 16384].T
         rows = basis.features(piece)
         gram = gram + rows @ rows.T
-        fitted = fitted + rows @ quadratic(piece, np).T
+        fitted = fitted + rows @ quadratic(piece).T
         if keep:
             parts.append(rows)
     stored = _padded(np.concatenate(parts, axis=1), rows_) if keep else None

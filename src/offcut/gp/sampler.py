@@ -65,7 +65,7 @@ class GPSampler(Sampler):
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._first_program = Program(self._first)
+        self._first_program = Program(self._first, "start")
 
     @property
     def key(self) -> tuple:
@@ -281,17 +281,16 @@ class GPSampler(Sampler):
     def _first(self, key: KeyArray, data: GPData) -> tuple[State, t.Flag]:
         """The first state, compiled; whether the base makes all observations possible there."""
         plan = self.plan
-        key_noise, key_hyper = jax.random.split(key)
-        # All normal variables in one call: each is compiled at some length.
-        noise = jax.random.normal(key_noise, (plan.basis.number + plan.base.size + 1,))
-        beta = 0.3 * noise[: plan.basis.number]
-        shake = noise[plan.basis.number : -1] * 0.5 / jnp.sqrt(data.n + 1.0)
-        p, possible = self._shaken(plan.base.first(data), shake, data)
-        hyper = plan.hyper.first(key_hyper)
+        k = jax.random.split(key, 4)
+        p = plan.base.first(data)
+        shake = jax.random.normal(k[0], p.shape) * 0.5 / jnp.sqrt(data.n + 1.0)
+        p, possible = self._shaken(p, shake, data)
+        hyper = plan.hyper.first(k[1])
         log_rate = jnp.zeros(())
         if plan.process.rated:
             twice = 2 * (data.n + 1) / data.volume
-            log_rate = jnp.log(twice) + 0.2 * noise[-1]
+            log_rate = jnp.log(twice) + 0.2 * jax.random.normal(k[2])
+        beta = 0.3 * jax.random.normal(k[3], (plan.basis.number,))
         w = self.root_spectrum(hyper, data) * beta
         none, never = points.none(plan.basis.d), jnp.array(False)
         state = State(
@@ -300,11 +299,11 @@ class GPSampler(Sampler):
         tuning = {}
         if plan.joint and not plan.hyper.size:
             size = plan.base.size + int(plan.process.rated) + 1
-            tuning["joint"] = scaled_to(data.n, JOINT.first_tuning(1, size))
+            tuning["joint"] = JOINT.first_tuning(data.n, size)
         if plan.joint and plan.hyper.size:
             tuning["all"] = EVERYTHING.first_tuning(1, self.position(state).shape[0])
         if plan.hyper.size:
-            tuning["hyper"] = scaled_to(data.n, SCALE.first_tuning(1, plan.hyper.size))
+            tuning["hyper"] = SCALE.first_tuning(data.n, plan.hyper.size)
         return self.first_own(state._replace(tuning=tuning), data), possible
 
     def _shaken(
@@ -376,11 +375,6 @@ def stepped_on(
     """A kernel's step with the tuning of this name; the state has what warm-up learns from it."""
     position, learnt, stats = stepped(kernel, key, position, log_density, state.tuning[name], stage)
     return position, state._replace(tuning={**state.tuning, name: learnt}), stats
-
-
-def scaled_to(n: t.Count, tuning: Tuning) -> Tuning:
-    """That of a kernel for one point, for n of them."""
-    return tuning._replace(inverse_mass=tuning.inverse_mass / jnp.maximum(n, 1))
 
 
 def _directions(

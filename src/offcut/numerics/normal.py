@@ -35,7 +35,6 @@ scale. Wherever the user chooses the points, ``log_normals`` subtracts each mean
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import NamedTuple
 
 import jax
@@ -47,8 +46,9 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from offcut.errors import ModelError
+from offcut.numerics.arrays import as_argument
 from offcut.numerics.rendering import written
-from offcut.numerics.types import KeyArray
+from offcut.numerics.types import AnyArray, KeyArray
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, " d"]
@@ -109,13 +109,12 @@ def size(d: int) -> int:
     return d * (d + 1) // 2 + d + 1
 
 
-def features(
-    x: Float[Array | np.ndarray, "d m"], xp: ModuleType = jnp
-) -> Float[Array | np.ndarray, "features m"]:
-    """phi of points (d, m), one column each: (features, m)."""
+def features(x: Float[AnyArray, "d m"]) -> Float[AnyArray, "features m"]:
+    """phi of points (d, m), one column each: (features, m). Of NumPy's on the host."""
+    package = np if isinstance(x, np.ndarray) else jnp
     first, second = np.triu_indices(x.shape[0])
-    products = [x[i] * x[j] for i, j in zip(first, second, strict=True)]
-    return xp.stack([*products, *x, xp.ones_like(x[0])])
+    products: list = [x[i] * x[j] for i, j in zip(first, second, strict=True)]
+    return package.stack([*products, *x, package.ones_like(x[0])])
 
 
 def coefficients(mean: Vector, root: Matrix) -> Features:
@@ -293,12 +292,12 @@ class NormalInverseWishart:
         return NormalInverseWishart(mean, float(self.strength), degrees, scale)
 
     def on_scale(self, shift: np.ndarray, scale: np.ndarray) -> Base:
-        """As arrays for points (x - shift) / scale."""
+        """As NumPy's arrays, for points (x - shift) / scale."""
         return Base(
-            jnp.asarray((np.asarray(self.mean) - shift) / scale),
-            jnp.asarray(float(self.strength)),
-            jnp.asarray(float(self.degrees)),  # type: ignore[arg-type]
-            jnp.asarray(np.asarray(self.scale) / np.outer(scale, scale)),
+            as_argument((np.asarray(self.mean) - shift) / scale),
+            as_argument(np.float64(self.strength)),
+            as_argument(np.float64(self.degrees)),
+            as_argument(np.asarray(self.scale) / np.outer(scale, scale)),
         )
 
     def __repr__(self) -> str:

@@ -7,8 +7,14 @@ that a shape in a signature is true. The names here are for what is no single ar
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+import jax
+import numpy as np
 from jaxtyping import Array, Key, PyTree, Shaped
 
+#: JAX's arrays, or NumPy's on the host.
+AnyArray = TypeVar("AnyArray", jax.Array, np.ndarray)
 #: One random key.
 KeyArray = Key[Array, ""]
 #: One point: a number, a vector, or a dict or tuple of such.
