@@ -56,9 +56,7 @@ class BirthDeathSampler(AugmentedSampler):
         status = jnp.where(full & (room < stage.budget), FULL, OK)
         moved, stats = self._function(k[1], state, held, stage, data)
         moved, more = self._base(k[2], moved, held, stage, data)
-        log_rate = self.plan.process.update_rate(
-            k[3], moved.log_rate, self.plan.layout.n + held.count, data
-        )
+        log_rate = self.plan.process.update_rate(k[3], moved.log_rate, held.last, data)
         moved = moved._replace(log_rate=log_rate, points=held)
         stats = {"rejected": held.count, "local_acceptance": accepted, **stats, **more}
         return moved, Info({**stats, **self.described(moved, data)}, status, held.count)
@@ -68,7 +66,7 @@ class BirthDeathSampler(AugmentedSampler):
         M = count.astype(float)
         if self.plan.process.rated:
             return state.log_rate + jnp.log(data.volume) - jnp.log(M + 1)
-        return jnp.log(self.plan.layout.n + M) - jnp.log(M + 1)
+        return jnp.log(data.n + M) - jnp.log(M + 1)
 
     def _log_q(self, f: jax.Array, u: jax.Array, data: GPData) -> jax.Array:
         """log probability that a proposal is rejected; 0 beyond the support."""
@@ -78,14 +76,15 @@ class BirthDeathSampler(AugmentedSampler):
         self, key: jax.Array, held: Points, state: State, limit: jax.Array, data: GPData
     ) -> tuple[Points, jax.Array, jax.Array]:
         """All local moves of a sweep: Y, the share accepted, and whether a birth found no room."""
-        plan, n, moves = self.plan, self.plan.layout.n, self.moves
+        plan, n, moves = self.plan, held.n, self.moves
         k = jax.random.split(key, 5)
         born = plan.base.propose(k[0], state.base, moves, data)
-        born_f = plan.basis.evaluate(state.w, born, held.count)
+        born_f = plan.basis.evaluate(state.w, born)
         log_uniform = jnp.log(jax.random.uniform(k[1], (2, moves)))
         coin = jax.random.uniform(k[2], (moves,)) < 0.5
         which = jax.random.uniform(k[3], (2, moves))
-        spread = jnp.std(data.x, axis=1) if n > 1 else jnp.full(plan.basis.d, ALONE)
+        there = (jnp.arange(data.x.shape[1]) < n)[None, :]
+        spread = jnp.where(n > 1, jnp.std(data.x, axis=1, where=there), ALONE)
         noise = SHIFT * spread[:, None] * jax.random.normal(k[4], (plan.basis.d, moves))
 
         def one(i: jax.Array, carry: tuple) -> tuple:
@@ -109,6 +108,7 @@ class BirthDeathSampler(AugmentedSampler):
                 held.u.at[:, target].set(value_u[:, 0], mode="drop"),
                 held.f.at[target].set(value_f, mode="drop"),
                 count + is_birth - is_death,
+                n,
             )
             full = full | (coin[i] & willing & (count >= limit))
             held, moved = self._perturbed(i, held, state, which[1], noise, log_uniform[1], data)
@@ -129,11 +129,11 @@ class BirthDeathSampler(AugmentedSampler):
         data: GPData,
     ) -> tuple[Points, jax.Array]:
         """One rejection moved a little, where there is any."""
-        plan, n = self.plan, self.plan.layout.n
+        plan, n = self.plan, held.n
         chosen = n + (which[i] * held.count).astype(jnp.int32)
         y = lax.dynamic_slice_in_dim(held.u, chosen, 1, axis=1)
         other = y + lax.dynamic_slice_in_dim(noise, i, 1, axis=1)
-        f = plan.basis.evaluate(state.w, other, i)
+        f = plan.basis.evaluate(state.w, other)
         log_g0 = plan.base.log_density(state.base, jnp.concatenate([y, other], axis=1), data)
         beyond = jnp.any((other < data.lower[:, None]) | (other > data.upper[:, None]))
         if plan.base.size == 0:  # a uniform base is zero beyond its box

@@ -161,7 +161,7 @@ def test_an_observation_that_is_ignored_is_caught(broken, monkeypatch):
     right = points.in_chunks
 
     def short(layout, held, add, first):
-        return right(layout._replace(n=layout.n - 1), held, add, first)
+        return right(layout, held._replace(n=held.n - 1), add, first)
 
     monkeypatch.setattr(points, "in_chunks", short)
     found = compared(broken, 1, joint_moves=False)

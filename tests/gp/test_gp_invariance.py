@@ -56,7 +56,9 @@ class Case:
         low = 0.05 if isinstance(model, offcut.GPIntensity) else -1.0
         x = rng.uniform(low, 0.95, (n, d))
         prepare(model, x[:, 0] if d == 1 else x)
-        self.prepared = next(iter(model._prepared.values()))
+        prepared = next(iter(model._prepared.values()))
+        # The arrays are constants of these tests' programs, and so JAX's.
+        self.prepared = prepared._replace(data=jax.tree.map(jnp.asarray, prepared.data))
         self.n, self.d, self.budget = n, d, budget
 
     def exact(self, kind=ExactSampler, update=None):
@@ -148,7 +150,7 @@ def simulated(case, key):
         f = jnp.linalg.cholesky(case.exact().covariance(u, hyper, data)) @ beta
     else:
         D = case.sampler().root_spectrum(hyper, data)
-        f = plan.basis.evaluate(D * beta, u, total)
+        f = plan.basis.evaluate(D * beta, u)
     low, high = data.support
     inside = jnp.all((u >= low[:, None]) & (u <= high[:, None]), axis=0)
     uniform = jax.random.uniform(jax.random.fold_in(key, 9), (TRIED,))
@@ -165,7 +167,7 @@ def simulated(case, key):
         before = jnp.arange(TRIED) < (order[-1] if process.name == "density" else total)
         left = jnp.argsort(~(before & ~accepted), stable=True)
         everything = jnp.concatenate([order, left])
-        beta = Points(u[:, everything], f[everything], jnp.int32(rejected))
+        beta = Points(u[:, everything], f[everything], jnp.int32(rejected), jnp.int32(case.n))
     return (beta, p, hyper, log_rate), x, usable & (rejected <= case.budget)
 
 
@@ -181,7 +183,15 @@ def with_data(case, x):
         else:
             phi = (phi[:, None, :] * other[None, :, :]).reshape(-1, x.shape[1])
     fit = (phi @ phi.T, phi @ quadratic(x).T) if plan.summed else data.fit
-    return data._replace(x=x, features=phi, fit=fit)
+    return data._replace(
+        x=padded(case, x), features=padded(case, phi), fit=fit, total=quadratic(x).sum(1)
+    )
+
+
+def padded(case, columns):
+    """With rows behind the observations."""
+    missing = case.prepared.plan.layout.rows - columns.shape[1]
+    return jnp.pad(columns, ((0, 0), (0, missing)), mode="edge")
 
 
 def invariance_of_exact(case, sampler, seed=7, replicates=6000, steps=3):
@@ -200,12 +210,15 @@ def invariance_of_exact(case, sampler, seed=7, replicates=6000, steps=3):
         (held, p, hyper, log_rate), x, usable = simulated(case, key_data)
         missing = first.points.f.shape[0] - held.f.shape[0]
         held = Points(
-            jnp.pad(held.u, ((0, 0), (0, missing))), jnp.pad(held.f, (0, missing)), held.count
+            jnp.pad(held.u, ((0, 0), (0, missing))),
+            jnp.pad(held.f, (0, missing)),
+            held.count,
+            held.n,
         )
         state = first._replace(
             base=p, hyper=hyper, log_rate=log_rate, points=held, known=jnp.array(True)
         )
-        own_data = data._replace(x=x)
+        own_data = data._replace(x=padded(case, x), total=quadratic(x).sum(1))
 
         def one(index, carry):
             state, fine = carry
@@ -238,7 +251,7 @@ def invariance(case, sampler, seed=5, replicates=10_000, steps=3):
     def statistics(beta, p, hyper, log_rate, x, data):
         w = sampler.root_spectrum(hyper, data) * beta
         mean = jnp.mean(x)
-        f = w @ data.features
+        f = w @ data.features[:, : case.n]
         own = jnp.concatenate([p, hyper] + ([log_rate[None]] if plan.process.rated else []))
         values = [
             own, own**2, own * mean, beta[:4], beta[:4] ** 2, beta[:4] * mean,
@@ -255,7 +268,8 @@ def invariance(case, sampler, seed=5, replicates=10_000, steps=3):
         w = sampler.root_spectrum(hyper, data) * beta
         state = first._replace(beta=beta, w=w, base=p, hyper=hyper, log_rate=log_rate)
         if isinstance(sampler, AugmentedSampler):
-            state = state._replace(points=points.buffer_for(plan.layout, x, TRIED))
+            held = points.buffer_for(plan.layout, data.x, jnp.int32(data.n), TRIED)
+            state = state._replace(points=held)
 
         def walk():
             def one(index, carry):
@@ -381,7 +395,7 @@ class OneSetTooFew(AugmentedSampler):
 
     def _rejections(self, key, state, stage, data):
         redrawn = super()._rejections(key, state, stage, data)
-        few = jnp.int32(redrawn.drawn.count * (self.plan.layout.n - 1) / self.plan.layout.n)
+        few = jnp.int32(redrawn.drawn.count * (data.n - 1) / data.n)
         return redrawn._replace(drawn=redrawn.drawn._replace(count=few))
 
 

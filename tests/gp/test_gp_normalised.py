@@ -120,7 +120,7 @@ def model_of(base, support, kind=offcut.GPDensity, **more):
 def some_draws(model, x, supported=None):
     """A posterior with draws of the prior in it, Z as the samplers compute it."""
     prepared = model._prepared_from(x.reshape(len(x), -1), x.ndim == 1)
-    plan, data = prepared.plan, prepared.data
+    plan, data = prepared.plan, jax.tree.map(jnp.asarray, prepared.data)
     if supported is not None:
         plan = plan._replace(supported=supported)
     sampler = GPSampler(plan)
@@ -263,7 +263,7 @@ def test_the_support_is_kept_to_without_validation(family):
         model = model_of(family, None, basis=6)
         data = model._prepared_from(X[:, None], True).data
         base = model._prepared_from(X[:, None], True).plan.base
-        data = data._replace(centre=jnp.zeros(1), half=jnp.ones(1))
+        data = jax.tree.map(jnp.asarray, data._replace(centre=np.zeros(1), half=np.ones(1)))
         return [
             np.asarray(jax.jit(base.log_density)(jnp.zeros(1), u, data)) for u in (outside, inside)
         ]

@@ -94,7 +94,7 @@ def test_sums_over_data_and_rejections_are_plain_sums(n, covariates):
 def test_sums_over_proposals_of_a_process_are_plain_sums(n):
     layout = gp_points.Layout(n, 64, CHUNK, 64)
     x = np.random.default_rng(n).normal(size=(1, n))
-    held = gp_points.buffer_for(layout, jnp.asarray(x), 10)
+    held = gp_points.buffer_for(layout, jnp.asarray(x), jnp.int32(n), 10)
 
     def add(sums, chunk):
         return sums + jnp.sum(jnp.where(chunk.there, chunk.u[0], 0.0))

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from offcut.gp import types as t
+from offcut.gp.base_density import FamilyBase, NormalBase, Recorded
 from offcut.gp.basis import Grid, covariance_error
 from offcut.gp.data import GPData
-from offcut.gp.evaluation import Draws, proposed, supported
-from offcut.gp.plan import Prepared, quadrature_of
+from offcut.gp.evaluation import proposed, supported
+from offcut.gp.plan import Plan, Prepared, quadrature_of
+from offcut.gp.quadrature import normaliser_on_host
 from offcut.gp.sampler import GPSampler
+from offcut.models.prior import Theta
+from offcut.numerics import keys
+from offcut.numerics.types import KeyArray
+from offcut.programs.cache import Programs
+from offcut.programs.compiled import Program
+from offcut.programs.identity import digest
 from offcut.programs.precision import in_float64
 
 #: What a run may leave out without a word: of the prior covariance, at the median length-scale and
@@ -25,8 +34,11 @@ SHARE_OUTSIDE, QUADRATURE_ERROR = 0.02, 0.01
 #: Of f of the exact process where densities are read off between the nodes of its grid.
 INTERPOLATION_ERROR = 0.1
 SHORT = 0.05
-#: Draws that are looked at.
-LOOKED_AT = 40
+#: Draws that are looked at, and proposals of each.
+LOOKED_AT, PROPOSED = 40, 100
+
+#: Of one value for each draw that is looked at.
+EachDraw = Float[np.ndarray, " r"]
 
 
 def facts(prepared: Prepared, model: str) -> dict[str, Any]:
@@ -47,13 +59,11 @@ def facts(prepared: Prepared, model: str) -> dict[str, Any]:
 def measure(posterior: xr.DataTree, prepared: Prepared) -> None:
     """Measure what was left out; name it in the attrs where it is not small."""
     attrs, plan = posterior.attrs, prepared.plan
-    drawn = Draws.of(posterior, prepared)
-    rows = np.unique(np.linspace(0, len(drawn.w) - 1, LOOKED_AT).astype(int))
-    w, p, log_Z = drawn.w[rows], drawn.p[rows], drawn.log_normaliser[rows]
+    recorded = _some_of(posterior["posterior"].dataset)
     scales = _hyperparameter(posterior, prepared, "length_scale")
     middle, short = np.quantile(scales, [0.5, SHORT], axis=0)
     # Proposals in the support, and how far out they are: 1 at the edge of the box.
-    u = proposed(prepared, np.repeat(p, 100, axis=0), 0, 0)
+    u, log_Z = looked_at(prepared, recorded)
     far, inside = np.abs(u), supported(prepared, u)
     found = []
     if isinstance(plan.basis, Grid):
@@ -96,9 +106,11 @@ def measure(posterior: xr.DataTree, prepared: Prepared) -> None:
             f"{outside:.1%} of the proposals fall {where}; a tighter prior of the base, or "
             "support=, would help"
         )
-    if plan.summed:
-        attrs["quadrature_error"] = worst = _quadrature_error(prepared, w, p, log_Z)
-        if worst * plan.layout.n > QUADRATURE_ERROR:
+    if log_Z is not None:
+        coarser = _some_of(posterior["sample_stats"].dataset[["log_normaliser"]])
+        worst = float(np.abs(log_Z - coarser["log_normaliser"]).max())
+        attrs["quadrature_error"] = worst
+        if worst * int(prepared.data.n) > QUADRATURE_ERROR:
             found.append(
                 f"log Z is uncertain by {worst:.1e} for each observation (quadrature): the base "
                 'density is too sharp for the nodes; use joint_moves=False with method="augment"'
@@ -143,25 +155,72 @@ def _hyperparameter(
     return np.broadcast_to(values.reshape(rows, -1), (rows, d))
 
 
-def _quadrature_error(
-    prepared: Prepared,
-    w: Float[np.ndarray, "draws m"],
-    p: Float[np.ndarray, "draws k"],
-    log_Z: Float[np.ndarray, " draws"],
-) -> float:
-    """Largest change of log Z with twice the nodes along each axis."""
-    plan = prepared.plan
+def _some_of(dataset: xr.Dataset) -> dict[str, np.ndarray]:
+    """Variables in some draws, evenly spaced; as many, however few there are."""
+    found = {}
+    for name, variable in dataset.items():
+        flat = variable.values.reshape(-1, *variable.shape[2:])
+        found[str(name)] = flat[np.linspace(0, len(flat) - 1, LOOKED_AT).astype(int)]
+    return found
+
+
+def looked_at(prepared: Prepared, recorded: Recorded) -> tuple[t.HostColumns, EachDraw | None]:
+    """Proposals of each draw, and log Z with twice the nodes along each axis.
+
+    log Z is None where it is not known by quadrature. With NumPy; of a family by one program.
+    """
+    plan, base = prepared.plan, prepared.plan.base
     low, high = (np.asarray(edge) for edge in prepared.data.limits)
-    finer = quadrature_of(plan, low, high, finer=2)
-    sampler, data = GPSampler(plan), prepared.data._replace(quadrature=finer)
+    data = prepared.data._replace(quadrature=quadrature_of(plan, low, high, finer=2))
+    if isinstance(base, FamilyBase):
+        programs = Programs(digest(plan.key[1:]))  # whatever the layout
+        program = programs.kept("looked at", lambda: Program(_of_family(plan), "looked_at"))
+        theta = {name: np.asarray(recorded[name], float) for name in base.prior.names}
+        found = program(keys.from_seed(0), recorded["weights"], theta, data.without_rows())
+        u, log_Z = map(np.asarray, found)
+        return u, log_Z if plan.summed else None
+    p = base.positions(recorded, prepared.box)
+    u = proposed(prepared, np.repeat(p, PROPOSED, axis=0), 0, 0)
+    if not plan.summed:
+        return u, None
+    return u, np.log(_normalisers(prepared, recorded["weights"], p, data))
 
-    @jax.jit
-    def each(w: jax.Array, p: jax.Array, data: GPData) -> jax.Array:
-        def one(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
-            f = sampler.at_nodes(pair[0], data, pair[1])
-            return jnp.log(sampler.normaliser(f, pair[1], data))
 
-        return jax.lax.map(one, (w, p))
+def _of_family(plan: Plan) -> Callable[..., tuple[t.Columns, Float[Array, " r"]]]:
+    """What ``looked_at`` does, to be compiled."""
+    sampler, base = GPSampler(plan), plan.base
+    assert isinstance(base, FamilyBase)
 
-    values = np.asarray(each(jnp.asarray(w), jnp.asarray(p), data))
-    return float(np.abs(values - log_Z).max())
+    def one(draw: tuple[KeyArray, t.Weights, Theta], data: GPData) -> tuple[jax.Array, jax.Array]:
+        key, w, theta = draw
+        p = base.prior.unconstrain(theta)
+        u = base.propose(key, p, PROPOSED, data)
+        if not plan.summed:
+            return u, jnp.zeros(())
+        return u, jnp.log(sampler.normaliser(sampler.at_nodes(w, data, p), p, data))
+
+    def each(
+        key: KeyArray, w: Float[Array, "r m"], theta: Theta, data: GPData
+    ) -> tuple[t.Columns, Float[Array, " r"]]:
+        own = jax.random.split(key, w.shape[0])
+        u, log_Z = jax.lax.map(lambda draw: one(draw, data), (own, w, theta))
+        return jnp.moveaxis(u, 0, 1).reshape(u.shape[1], -1), log_Z
+
+    return each
+
+
+def _normalisers(
+    prepared: Prepared, w: Float[np.ndarray, "r m"], p: Float[np.ndarray, "r k"], data: GPData
+) -> EachDraw:
+    """Z by a quadrature, of a base that NumPy knows."""
+    plan, base = prepared.plan, prepared.plan.base
+    nodes, weights, tables = data.quadrature
+    f = np.stack([plan.basis.on_grid(one, tables, np).reshape(-1) for one in w])
+    log_g0 = base.log_density_each(p, np.asarray(nodes), data)
+    whole = np.ones(len(p))
+    if plan.supported == "side":
+        assert isinstance(base, NormalBase)
+        whole = base.mass_each(p, *(np.asarray(edge) for edge in data.support))
+    elif plan.supported == "box":
+        whole = np.exp(log_g0) @ np.asarray(weights)
+    return normaliser_on_host(f, log_g0, np.asarray(weights), whole)

@@ -30,7 +30,6 @@ from offcut.gp.proposals import MOST_ATTEMPTS, Chunk, Points
 from offcut.gp.sampler import KEPT, GPSampler, State, stepped_on
 from offcut.gp.updates import EllipticalSlice, PolyaGamma, elliptical_slice
 from offcut.kernels.hmc import HMC
-from offcut.numerics.arrays import materialised
 from offcut.numerics.normal import features
 from offcut.numerics.normal import size as number_of_features
 from offcut.numerics.types import KeyArray
@@ -60,8 +59,9 @@ class AugmentedSampler(GPSampler):
         if function is not None:
             tuning["function"] = function
         if isinstance(plan.base, FamilyBase):
-            tuning["family"] = FAMILY.first_tuning(plan.layout.n, plan.base.size)
-        return state._replace(tuning=tuning, points=points.buffer_for(plan.layout, data.x, 1))
+            tuning["family"] = FAMILY.first_tuning(data.n, plan.base.size)
+        held = points.buffer_for(plan.layout, data.x, data.n, 1)
+        return state._replace(tuning=tuning, points=held)
 
     def step(self, key: KeyArray, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
         """One sweep."""
@@ -69,7 +69,7 @@ class AugmentedSampler(GPSampler):
         attempts, held, over = self._rejections(k[0], state, stage, data)
         full = held.count > points.capacity_of(self.plan.layout, held)
         # Proposals of a family with heavy tails may overflow; f is NaN there.
-        sound = points.all_finite(self.plan.layout, held)
+        sound = points.all_finite(held)
         # The last sweep has moved f with Y summed out: there is no old Y to keep.
         status = outcome(over, full, known=False)
         status = jnp.where((status == OK) & ~sound, BROKEN, status)
@@ -77,8 +77,7 @@ class AugmentedSampler(GPSampler):
         held = held._replace(count=jnp.where(status == OK, held.count, 0))
         moved, of_function = self._function(k[1], state, held, stage, data)
         moved, of_base = self._base(k[2], moved, held, stage, data)
-        proposed = self.plan.layout.n + held.count
-        log_rate = self.plan.process.update_rate(k[3], moved.log_rate, proposed, data)
+        log_rate = self.plan.process.update_rate(k[3], moved.log_rate, held.last, data)
         moved = moved._replace(log_rate=log_rate)
         moved, of_sums = self.summed_moves(k[4], moved, stage, data)
         moved = moved._replace(points=held)
@@ -143,15 +142,15 @@ class AugmentedSampler(GPSampler):
         """Pólya-Gamma variables, hyperparameters with f integrated out, then f."""
         plan = self.plan
         key_omega, key_hyper, key_f = jax.random.split(key, 3)
-        n = plan.layout.n
-        f = held.f.at[:n].set(self.at_data(state.w, data))
-        omega = polya_gamma(key_omega, f, n + held.count, plan.layout.lanes)
+        rows = plan.layout.rows
+        f_data = jnp.where(jnp.arange(rows) < held.n, self.at_data(state.w, data), held.f[:rows])
+        omega = polya_gamma(key_omega, held.f.at[:rows].set(f_data), held.last, plan.layout.lanes)
 
         def add(sums: tuple, chunk: Chunk) -> tuple:
             there = chunk.there & points.inside(chunk.u, data)
             weight = lax.dynamic_slice(omega, (chunk.at,), there.shape)
             kappa = jnp.where(there, 0.5 * chunk.sign, 0.0)
-            more = plan.basis.sums(chunk.u, jnp.where(there, weight, 0.0), kappa, chunk.at)
+            more = plan.basis.sums(chunk.u, jnp.where(there, weight, 0.0), kappa)
             return jax.tree.map(jnp.add, sums, more)
 
         sums, b = points.in_chunks(plan.layout, held, add, plan.basis.no_sums())
@@ -193,7 +192,7 @@ class AugmentedSampler(GPSampler):
         return points.in_chunks(self.plan.layout, held, add, jnp.zeros_like(held.f))
 
     def _at_chunk(self, w: t.Weights, chunk: Chunk) -> Float[Array, " chunk"]:
-        return materialised(chunk.at, lambda: self.plan.basis.evaluate(w, chunk.u, chunk.at))
+        return lax.optimization_barrier(self.plan.basis.evaluate(w, chunk.u))
 
     def _log_classes(self, w: t.Weights, held: Points, data: GPData) -> t.Number:
         """sum log sigma(f) over X + sum log sigma(-f) over Y, differentiable in w."""
@@ -265,7 +264,7 @@ def _classes_and_slope(
         f = sampler._at_chunk(w, chunk)
         value = jnp.sum(jnp.where(there, jax.nn.log_sigmoid(sign * f), 0.0))
         pull = jnp.where(there, sign * jax.nn.sigmoid(-sign * f), 0.0)
-        return sums[0] + value, sums[1] + plan.basis.project(chunk.u, pull, chunk.at)
+        return sums[0] + value, sums[1] + plan.basis.project(chunk.u, pull)
 
     return points.in_chunks(plan.layout, held, add, (jnp.zeros(()), jnp.zeros(w.shape)))
 

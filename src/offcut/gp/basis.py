@@ -38,55 +38,35 @@ from itertools import product
 from types import ModuleType
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 from scipy.interpolate import CubicSpline
 
 from offcut.gp import types as t
 from offcut.gp.covariance import Covariance
-from offcut.numerics.arrays import materialised
+from offcut.gp.quadrature import legendre
+from offcut.numerics.arrays import bucket
 
-Wall = t.Count
 
-
-def waves(
-    theta: t.Values, count: int, wall: Wall
-) -> tuple[Float[Array, "K P"], Float[Array, "K P"]]:
-    """Cosines and sines of the multiples of ``theta``, K = count + 1 of each.
-
-    ``wall`` is any traced number >= 0.
-    """
-
-    def first() -> tuple[jax.Array, jax.Array]:
-        return (
-            jnp.stack([jnp.ones_like(theta), jnp.cos(theta)]),
-            jnp.stack([jnp.zeros_like(theta), jnp.sin(theta)]),
-        )
-
-    c, s = materialised(wall, first)
+def waves(theta: t.Values, count: int) -> tuple[Float[Array, "K P"], Float[Array, "K P"]]:
+    """Cosines and sines of the multiples of ``theta``, K = count + 1 of each."""
+    c = jnp.stack([jnp.ones_like(theta), jnp.cos(theta)])
+    s = jnp.stack([jnp.zeros_like(theta), jnp.sin(theta)])
     while (k := c.shape[0] - 1) < count:
+        c, s = lax.optimization_barrier((c, s))
         more = min(k, count - k)
-
-        def doubled(c: jax.Array = c, s: jax.Array = s, k: int = k, more: int = more) -> tuple:
-            cj, sj = c[1 : more + 1], s[1 : more + 1]
-            ck, sk = c[k][None, :], s[k][None, :]
-            return (
-                jnp.concatenate([c, ck * cj - sk * sj]),
-                jnp.concatenate([s, sk * cj + ck * sj]),
-            )
-
-        c, s = materialised(wall, doubled)
-    return c, s
+        cj, sj = c[1 : more + 1], s[1 : more + 1]
+        ck, sk = c[k][None, :], s[k][None, :]
+        c, s = jnp.concatenate([c, ck * cj - sk * sj]), jnp.concatenate([s, sk * cj + ck * sj])
+    return lax.optimization_barrier((c, s))
 
 
-def twice_as_many(
-    c: Float[Array, "K P"], s: Float[Array, "K P"], wall: Wall
-) -> Float[Array, "K2 P"]:
+def twice_as_many(c: Float[Array, "K P"], s: Float[Array, "K P"]) -> Float[Array, "K2 P"]:
     """Cosines up to 2K from the cosines and sines up to K."""
     K = c.shape[0] - 1
-    more = materialised(wall, lambda: c[K][None, :] * c[1:] - s[K][None, :] * s[1:])
+    more = lax.optimization_barrier(c[K][None, :] * c[1:] - s[K][None, :] * s[1:])
     return jnp.concatenate([c, more])
 
 
@@ -134,34 +114,34 @@ class Basis:
         ]
         return xp.concatenate(parts) - np.log(self.d)  # the variance is that of the sum
 
-    def evaluate(self, w: t.Weights, u: t.Columns, wall: Wall) -> t.Values:
+    def evaluate(self, w: t.Weights, u: t.Columns) -> t.Values:
         """f = sum_j w_j phi_j at points."""
-        sines = self._sines(u, wall)
+        sines = self._sines(u)
         if self.additive:
             return w @ jnp.concatenate(sines)
         return _contracted(w.reshape(self.sizes), sines)
 
     def sums(
-        self, u: t.Columns, omega: t.Values, kappa: t.Values, wall: Wall
+        self, u: t.Columns, omega: t.Values, kappa: t.Values
     ) -> tuple[Float[Array, " ..."], t.Weights]:
         """What Phiᵀ Omega Phi and Phiᵀ kappa are made of, of points; they add up."""
         if self.additive:
-            rows = jnp.concatenate(self._sines(u, wall))
+            rows = jnp.concatenate(self._sines(u))
             return (rows * omega[None, :]) @ rows.T, rows @ kappa
-        both = [waves(_angle(u[axis]), m, wall) for axis, m in enumerate(self.sizes)]
-        cosines = [twice_as_many(c, s, wall) for c, s in both]
+        both = [waves(_angle(u[axis]), m) for axis, m in enumerate(self.sizes)]
+        cosines = [twice_as_many(c, s) for c, s in both]
         sines = [s[1:] for _, s in both]
         return _product_sums(cosines, omega), _product_sums(sines, kappa).reshape(-1)
 
-    def project(self, u: t.Columns, kappa: t.Values, wall: Wall) -> t.Weights:
+    def project(self, u: t.Columns, kappa: t.Values) -> t.Weights:
         """Phiᵀ kappa."""
-        sines = self._sines(u, wall)
+        sines = self._sines(u)
         if self.additive:
             return jnp.concatenate(sines) @ kappa
         return _product_sums(sines, kappa).reshape(-1)
 
-    def _sines(self, u: t.Columns, wall: Wall) -> list[Float[Array, "_ P"]]:
-        return [waves(_angle(u[axis]), m, wall)[1][1:] for axis, m in enumerate(self.sizes)]
+    def _sines(self, u: t.Columns) -> list[Float[Array, "_ P"]]:
+        return [waves(_angle(u[axis]), m)[1][1:] for axis, m in enumerate(self.sizes)]
 
     def no_sums(self) -> tuple[Float[Array, " ..."], t.Weights]:
         """The sums of no points."""
@@ -176,8 +156,9 @@ class Basis:
         matrix = sums
         for axis, m in enumerate(self.sizes):
             # Axis by axis: (..., 2m+1, ...) becomes (..., m, m, ...) at places 2 axis, 2 axis + 1.
-            j = np.arange(1, m + 1)
-            minus, plus = np.abs(j[:, None] - j[None, :]), j[:, None] + j[None, :]
+            # (From iota: as constants the indices would be most of the program.)
+            row, column = (lax.broadcasted_iota(np.int32, (m, m), side) for side in (0, 1))
+            minus, plus = jnp.abs(row - column), row + column + 2
             place = 2 * axis
             matrix = 0.5 * (
                 jnp.take(matrix, minus, axis=place) - jnp.take(matrix, plus, axis=place)
@@ -194,11 +175,16 @@ class Basis:
             for m, u in zip(self.sizes, nodes, strict=True)
         ]
 
-    def on_grid(self, w: t.Weights, tables: Sequence[Float[Array, "_ _"]]) -> Float[Array, " ..."]:
+    def on_grid(
+        self,
+        w: Float[t.Floats, " m"],
+        tables: Sequence[Float[t.Floats, "_ _"]],
+        xp: ModuleType = jnp,
+    ) -> Float[t.Floats, " ..."]:
         """f at all points of a grid, (nodes, nodes, ...), from the tables of its axes."""
         if self.additive:
             starts = np.cumsum([0, *self.sizes])
-            total = jnp.zeros([table.shape[1] for table in tables])
+            total = xp.zeros([table.shape[1] for table in tables])
             for axis, table in enumerate(tables):
                 part = w[starts[axis] : starts[axis + 1]] @ table
                 shape = [1] * self.d
@@ -207,7 +193,7 @@ class Basis:
             return total
         values = w.reshape(self.sizes)
         for table in tables:
-            values = jnp.tensordot(values, table, axes=(0, 0))  # the new axis comes last
+            values = xp.tensordot(values, table, axes=(0, 0))  # the new axis comes last
         return values
 
     def features(self, u: t.HostColumns) -> t.HostFeatures:
@@ -221,12 +207,12 @@ class Grid(Basis):
 
     def axes(self) -> list[t.HostAxis]:
         """Coordinates of the nodes along each axis, in (-1, 1)."""
-        return [np.polynomial.legendre.leggauss(size)[0] for size in self.sizes]
+        return [legendre(size)[0] for size in self.sizes]
 
     def nodes(self) -> Float[np.ndarray, "d m"]:
         return np.stack([part.ravel() for part in np.meshgrid(*self.axes(), indexing="ij")])
 
-    def evaluate(self, w: t.Weights, u: t.Columns, wall: Wall) -> t.Values:
+    def evaluate(self, w: t.Weights, u: t.Columns) -> t.Values:
         tables = []
         for axis, place in zip(self.axes(), u, strict=True):
             piece = jnp.clip(jnp.searchsorted(jnp.asarray(axis), place) - 1, 0, len(axis) - 2)
@@ -284,7 +270,7 @@ def _product_sums(rows: list[Float[Array, "_ P"]], weights: t.Values) -> Float[A
 BEYOND_DATA, BEYOND_SCALES = 1.0, 3.0
 #: Functions at most: in all where they are products, along each axis where they are sums.
 MOST_FUNCTIONS = {1: 256, 2: 400, 3: 1000}
-LEAST_FUNCTIONS, STEP = 8, 4
+LEAST_FUNCTIONS = 8
 #: Points along each axis at which the covariance is compared.
 COMPARED = {1: 60, 2: 9, 3: 5}
 
@@ -326,8 +312,8 @@ def sizes_for(
     """Functions along each axis for length-scales down to ``shortest``, as far as allowed."""
     d = len(box.half)
     wanted = np.ceil(covariance.functions * box.half / shortest)
-    # In steps of a few, so that data sets of a kind share a program.
-    wanted = np.maximum(STEP * np.ceil(wanted / STEP), LEAST_FUNCTIONS)
+    # A quarter more at the most, so that data sets of a kind share a program.
+    wanted = np.array([bucket(int(m), LEAST_FUNCTIONS) for m in wanted])
     if additive:
         most = MOST_FUNCTIONS[1] // 4
         return tuple(int(min(m, most)) for m in wanted)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from offcut.augmentation.joint import in_chunks, with_gradient
 from offcut.base import Doubt
 from offcut.errors import DataError, ModelError
 from offcut.gp import types as t
@@ -16,6 +19,8 @@ from offcut.regions.box import Box as BoxRegion
 
 #: A range of so many units in the last place of the largest value is rounding.
 ROUNDING = 16
+#: Observations that are summed at a time.
+SUMMED = 256
 #: From so many observations on, a larger share of repeated ones is worth a word.
 MANY, TIED = 20, 0.2
 #: Observations at which the log density is followed, at these quantiles of the first coordinate.
@@ -26,11 +31,14 @@ class GPData(NamedTuple):
     """Arrays: the data in coordinates u, and all numbers that a program should not have baked in.
 
     m basis functions, Q nodes of the quadrature, G of the grid, F quadratic features; arrays that
-    a plan does not use have no elements.
+    a plan does not use have no elements. Data have more ``rows`` than observations: those behind
+    the n-th repeat the first, and nothing depends on them.
     """
 
-    x: Float[Array, "d n"]
-    features: Float[Array, "m n"] | None  # phi at the data, where that fits into memory
+    n: t.Count
+    x: Float[Array, "d rows"]
+    total: t.Features  # quadratic features of the data, summed
+    features: Float[Array, "m rows"] | None  # phi at the data, where that fits into memory
     centre: t.Vector
     half: t.Vector  # half the box, in the units of the data
     support: t.Ends  # in coordinates u
@@ -47,6 +55,33 @@ class GPData(NamedTuple):
     grid: Float[Array, "d G"]  # where f of the exact process is recorded
     fit: tuple[Float[Array, "m m"], Float[Array, "m F"]]  # Phi Phiᵀ, Phi times quadratic features
     probes: Int[Array, " k"]  # observations at which the log density is followed
+    at_probes: Float[Array, "m k"]  # phi there
+
+    def without_rows(self) -> GPData:
+        """Less what has a row for each observation but the first, for what needs no more."""
+        return self._replace(x=self.x[:, :1], features=None)
+
+
+def over_data(values: Float[Array, " rows"], data: GPData) -> t.Number:
+    """The sum over observations; its bits do not depend on the rows behind them.
+
+    XLA adds in an order that depends on how many rows there are, so that pieces of one size are
+    added in a loop.
+    """
+    return with_gradient(_sum_and_slope)(values, data.n)
+
+
+def _sum_and_slope(
+    values: Float[Array, " rows"], n: t.Count
+) -> tuple[t.Number, Float[Array, " rows"]]:
+    rows = values.shape[0]
+    there = jnp.arange(rows) < n
+    padded = jnp.pad(jnp.where(there, values, 0.0), (0, -rows % SUMMED))
+
+    def add(total: t.Number, start: t.Count) -> t.Number:
+        return total + jnp.sum(lax.dynamic_slice_in_dim(padded, start, SUMMED))
+
+    return in_chunks(add, jnp.zeros(()), n, SUMMED), there.astype(float)
 
 
 def varies(x: t.HostRows) -> Bool[np.ndarray, " d"]:

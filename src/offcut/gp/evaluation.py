@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 from scipy.special import expit, logsumexp
 
 from offcut.base import MOST_REJECTED
 from offcut.errors import DataError, SettingsError
 from offcut.gp import types as t
-from offcut.gp.base_density import BaseDensity
 from offcut.gp.plan import Prepared
-from offcut.numerics import keys
 from offcut.programs.precision import in_float64
 
 #: Numbers in one piece of a table of draws by points.
@@ -206,8 +200,8 @@ class Draws(NamedTuple):
     def _log_density(self, u: t.HostColumns) -> Float[np.ndarray, "draws point"]:
         plan, data = self.prepared.plan, self.prepared.data
         f = self.w @ self._features(u)
-        log_g0 = _each_log_density(plan.base)(jnp.asarray(self.p), jnp.asarray(u), data)
-        values = np.asarray(log_g0) - np.logaddexp(0.0, -f) - self.log_normaliser[:, None]
+        log_g0 = plan.base.log_density_each(self.p, u, data)
+        values = log_g0 - np.logaddexp(0.0, -f) - self.log_normaliser[:, None]
         values = values - np.log(self.prepared.box.half).sum()
         return np.where(supported(self.prepared, u)[None, :], values, -np.inf)
 
@@ -221,7 +215,7 @@ class Draws(NamedTuple):
             if plan.process.rated:
                 volume = float(self.prepared.data.volume)
                 return rng.poisson(self.rate[rows[which]] * volume * (1 - Z[which]))
-            return rng.negative_binomial(plan.layout.n, Z[which])
+            return rng.negative_binomial(int(self.prepared.data.n), Z[which])
 
         counts = draw(np.arange(len(rows)))
         for _ in range(MOST_ROUNDS):
@@ -238,29 +232,12 @@ def supported(prepared: Prepared, u: t.HostColumns) -> Bool[np.ndarray, " point"
     return np.asarray(((u >= low) & (u <= high)).all(0))
 
 
-@lru_cache(maxsize=16)
-def _each_log_density(base: BaseDensity) -> Callable[..., Float[Array, "draws point"]]:
-    return jax.jit(lambda p, u, data: jax.lax.map(lambda one: base.log_density(one, u, data), p))
-
-
-@lru_cache(maxsize=16)
-def _each_proposal(base: BaseDensity) -> Callable[..., Float[Array, "draws d"]]:
-    return jax.jit(
-        lambda own_keys, p, data: jax.vmap(lambda key, one: base.propose(key, one, 1, data)[:, 0])(
-            own_keys, p
-        )
-    )
-
-
 def proposed(
     prepared: Prepared, p: Float[np.ndarray, "r k"], seed: int, attempt: int
 ) -> Float[np.ndarray, "d r"]:
     """One proposal of each row of parameters."""
-    rows = max(64, 2 ** int(np.ceil(np.log2(len(p)))))  # few sizes, for JAX compiles for each
-    key = jax.random.fold_in(keys.from_seed(seed), attempt)
-    padded = jnp.asarray(np.resize(p, (rows, p.shape[1])))
-    drawn = _each_proposal(prepared.plan.base)(jax.random.split(key, rows), padded, prepared.data)
-    return np.asarray(drawn)[: len(p)].T
+    rng = np.random.default_rng([abs(seed), int(seed < 0), attempt])
+    return prepared.plan.base.propose_each(rng, p, prepared.data)
 
 
 @in_float64

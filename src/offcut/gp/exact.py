@@ -72,7 +72,7 @@ class ExactSampler(AugmentedSampler):
     def __init__(self, plan: Plan, kernel: Kernel, nugget: float) -> None:
         super().__init__(plan, kernel)
         self.nugget = nugget
-        sizes, self.smaller = (_sizes(plan.layout.n, most) for most in (LARGEST, MOST))
+        sizes, self.smaller = (_sizes(plan.layout.rows, most) for most in (LARGEST, MOST))
         self.sizes = [size for size in sizes if size >= plan.basis.number]  # all hold the nodes
 
     @property
@@ -101,11 +101,11 @@ class ExactSampler(AugmentedSampler):
     def step(self, key: KeyArray, state: State, stage: Stage, data: GPData) -> tuple[State, Info]:
         """One sweep: hyperparameters, base and rate given X and Y; then f, and new rejections."""
         k = jax.random.split(key, 4)
-        plan, n, held, known = self.plan, self.plan.layout.n, state.points, state.known
-        limit = jnp.minimum(stage.budget, MOST - n)
+        plan, held, known = self.plan, state.points, state.known
+        limit = jnp.minimum(stage.budget, MOST - held.n)
         moved, pseudo = self._hyper(k[0], state, stage, data)
         base, more = self._base(k[1], moved, held, stage, data)
-        log_rate = plan.process.update_rate(k[2], base.log_rate, n + held.count, data)
+        log_rate = plan.process.update_rate(k[2], base.log_rate, held.last, data)
         # Before the first Y there is nothing to learn from.
         moved = moved._replace(
             base=jnp.where(known, base.base, state.base),
@@ -129,7 +129,7 @@ class ExactSampler(AugmentedSampler):
     ) -> tuple[State, Pseudo]:
         """omega and kappa at all points, and hyperparameters given them."""
         held, rows = state.points, state.points.f.shape[0]
-        n, total = self.plan.layout.n, self.plan.layout.n + held.count
+        n, total = held.n, held.last
         key_omega, key_hyper = jax.random.split(key)
         informed = points.inside(held.u, data) & (jnp.arange(rows) < total)
         kappa = jnp.where(jnp.arange(rows) < n, 0.5, -0.5) * informed
@@ -155,7 +155,7 @@ class ExactSampler(AugmentedSampler):
     ) -> Drawn:
         """f at the points, at the nodes, and at proposals up to the end of the walk."""
         plan, held = self.plan, state.points
-        n, points_ = plan.layout.n, plan.layout.n + held.count
+        n, points_ = held.n, held.last
         nodes = data.grid
         G, rows = nodes.shape[1], held.f.shape[0]
         key_place, key_f, key_accept, key_total = jax.random.split(key, 4)
@@ -197,6 +197,7 @@ class ExactSampler(AugmentedSampler):
                 held.u.at[:, to].set(u, mode="drop"),
                 at_points.at[to].set(f, mode="drop"),
                 count,
+                n,
             )
             reached = jnp.sum(accepted) >= n if total is None else points_ + G + total <= size
             at_nodes = lax.dynamic_slice(f, (points_,), (G,))
@@ -252,7 +253,7 @@ class ExactSampler(AugmentedSampler):
         """Elliptical slice sampling at the points, then f everywhere given that."""
         assert isinstance(self.kernel, EllipticalSlice)
         size = L.shape[0]
-        sign = jnp.where(jnp.arange(size) < self.plan.layout.n, 1.0, -1.0)
+        sign = jnp.where(jnp.arange(size) < data.n, 1.0, -1.0)
         there = is_point & points.inside(u, data)
         for number in range(self.kernel.steps):
             key_prior, key_slice = jax.random.split(jax.random.fold_in(key, number))
@@ -266,12 +267,12 @@ class ExactSampler(AugmentedSampler):
         v = solve_triangular(L, jnp.where(is_point, f, 0.0), lower=True)
         return L @ jnp.where(is_point, v, normal)
 
-    def at_probes(self, u: t.Columns, state: State, data: GPData) -> t.Values:
+    def at_probes(self, state: State, data: GPData) -> t.Values:
         return state.points.f[data.probes]
 
     def limit(self, state: State) -> int:
         """What the largest matrix holds besides X."""
-        return max(1, MOST - self.plan.layout.n)
+        return max(1, MOST - int(state.points.n))
 
     def explain(self, state: State, evidence: t.Flag) -> Exception:
         """A matrix lost its digits, or no Y was ever within the budget."""
@@ -316,9 +317,9 @@ def _sized(count: t.Count, sizes: list[int], make: Callable[[int], Made]) -> Mad
     return lax.switch(_tier(sizes, count), [partial(make, size) for size in sizes])
 
 
-def _sizes(n: int, largest: int) -> list[int]:
-    """Rows of matrices from a little above n to ``largest``, rising by a constant factor."""
+def _sizes(least: int, largest: int) -> list[int]:
+    """Rows of matrices from above ``least`` to ``largest``, rising by a constant factor."""
     sizes = [float(largest)]
-    while sizes[-1] / FACTOR > max(1.2 * n, 64):
+    while sizes[-1] / FACTOR > least:
         sizes.append(sizes[-1] / FACTOR)
     return [int(size) for size in reversed(sizes)]

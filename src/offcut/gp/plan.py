@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float
+from jaxtyping import Float
+from scipy.special import ndtri
 
 from offcut.errors import ModelError
 from offcut.gp import types as t
@@ -20,9 +19,13 @@ from offcut.gp.process import DensityProcess
 from offcut.gp.proposals import Layout
 from offcut.gp.quadrature import Quadrature, panels, rule
 from offcut.models.prior import Prior, PriorLike, is_positive
+from offcut.numerics import keys
 from offcut.numerics.normal import NormalInverseWishart, data_covariance
 from offcut.numerics.normal import features as quadratic
 from offcut.numerics.normal import size as number_of_features
+from offcut.programs.cache import Programs
+from offcut.programs.compiled import Program
+from offcut.programs.identity import digest
 from offcut.programs.precision import in_float64
 from offcut.regions.box import Box as BoxRegion
 
@@ -150,32 +153,37 @@ def prepare(given: Settings, x: t.HostRows, process: DensityProcess, scalar: boo
     )
     u = box.inside(x)
     features, fit = _at_the_data(plan, u)
-    lower, upper = (jnp.asarray(box.inside(edge)) for edge in support)
+    probes = probes_of(x)
+    lower, upper = (box.inside(edge) for edge in support)
     inner_low, inner_high = (box.inside(edge) for edge in edges)
     volume = np.prod(high - low) if uniform else 1.0
     rate = given.rate or (RATE, RATE * volume / (2.0 * max(n, 1)))
     normal = base_prior if isinstance(base_prior, NormalInverseWishart) else None
-    data = GPData(
-        x=jnp.asarray(u.T),
+    # NumPy's, which cost nothing to make; compiled code sees them as JAX's.
+    arrays = dict[str, Any](
+        n=np.int32(n),
+        x=_padded(u.T, plan.layout.rows),
+        total=quadratic(u.T).sum(1),
         features=features,
-        centre=jnp.asarray(box.centre),
-        half=jnp.asarray(box.half),
+        centre=box.centre,
+        half=box.half,
         support=(lower, upper),
-        limits=(jnp.asarray(inner_low), jnp.asarray(inner_high)),
-        lower=lower if uniform else jnp.zeros(d),
-        upper=upper if uniform else jnp.zeros(d),
+        limits=(inner_low, inner_high),
+        lower=lower if uniform else np.zeros(d),
+        upper=upper if uniform else np.zeros(d),
         base=normal.on_scale(box.centre, box.half) if normal else None,
-        length_scale=jnp.asarray(np.broadcast_to(scale, (d,))),
-        variance=jnp.asarray(variance),
-        unit=jnp.asarray(unit),
-        volume=jnp.asarray(volume),
-        rate=(jnp.asarray(rate[0]), jnp.asarray(rate[1])),
+        length_scale=np.broadcast_to(scale, (d,)).copy(),
+        variance=np.asarray(variance, float),
+        unit=np.asarray(unit, float),
+        volume=np.asarray(volume, float),
+        rate=(np.asarray(rate[0], float), np.asarray(rate[1], float)),
         quadrature=quadrature_of(plan, inner_low, inner_high),
-        grid=jnp.asarray(basis.nodes() if isinstance(basis, Grid) else np.zeros((d, 0))),
+        grid=basis.nodes() if isinstance(basis, Grid) else np.zeros((d, 0)),
         fit=fit,
-        probes=jnp.asarray(probes_of(x)),
+        probes=probes,
+        at_probes=_at_probes(basis, u[probes].T),
     )
-    return Prepared(plan, data, box, (low, high), base_prior, edges)
+    return Prepared(plan, GPData(**arrays), box, (low, high), base_prior, edges)
 
 
 def _base(
@@ -291,9 +299,16 @@ def _positive(
 def _quantiles(
     prior: dist.Distribution, levels: tuple[float, ...], d: int
 ) -> Float[np.ndarray, "levels d"]:
-    """Quantiles of a prior from a fixed sample of it."""
-    drawn = np.asarray(prior.sample(jax.random.key(0), (2000,)), float)
-    values = np.quantile(drawn, levels, axis=0).reshape(len(levels), -1)
+    """Quantiles of a prior: of a LogNormal by its formula, of others from a fixed sample."""
+    core = prior.base_dist if isinstance(prior, dist.ExpandedDistribution) else prior
+    if type(core) is dist.LogNormal:
+        loc, scale = (np.atleast_1d(np.asarray(part, float)) for part in (core.loc, core.scale))
+        values = np.exp(loc + scale * ndtri(np.array(levels))[:, None])
+    else:
+        many = Program(lambda key: prior.sample(key, (2000,)), "quantiles")
+        program = Programs(digest(prior)).kept("quantiles", lambda: many)
+        drawn = np.asarray(program(keys.from_seed(0)), float)
+        values = np.quantile(drawn, levels, axis=0).reshape(len(levels), -1)
     return np.broadcast_to(values, (len(levels), d))
 
 
@@ -326,7 +341,7 @@ def quadrature_of(plan: Plan, low: t.HostVector, high: t.HostVector, finer: int 
     """Nodes between limits in coordinates u; of the exact process for the spline it is read off."""
     basis, d = plan.basis, len(low)
     if not plan.summed:
-        return Quadrature(jnp.zeros((d, 0)), jnp.zeros(0), ())
+        return Quadrature.of(np.zeros((d, 0)), np.zeros(0), ())
     if plan.moving:  # along with parameters of the base: these are of [-1, 1]^d
         return rule(lambda axes: (), basis.sizes, -np.ones(d), np.ones(d), finer)
     if isinstance(basis, Grid):
@@ -355,22 +370,36 @@ def _supported(base: BaseDensity, support: t.Limits, own: t.Limits, moving: bool
 
 def _at_the_data(
     plan: Plan, u: t.HostRows
-) -> tuple[Float[Array, "m n"] | None, tuple[Float[Array, "_ _"], Float[Array, "_ _"]]]:
+) -> tuple[Float[np.ndarray, "m rows"] | None, tuple[t.Table, t.Table]]:
     """phi at the data where that fits into memory, and the two matrices of the joint move."""
     n, d = u.shape
-    basis, empty = plan.basis, jnp.zeros((0, 0))
+    basis, empty = plan.basis, np.zeros((0, 0))
     if isinstance(basis, Grid):
         return None, (empty, empty)
-    m = basis.number
-    keep = n * m <= MOST_FEATURES
+    m, rows_ = basis.number, plan.layout.rows
+    keep = rows_ * m <= MOST_FEATURES
     parts = [np.zeros((m, 0))]
     gram, fitted = np.zeros((m, m)), np.zeros((m, number_of_features(d)))
     for start in range(0, n, 16384):
         piece = u[start : start + 16384].T
         rows = basis.features(piece)
         gram = gram + rows @ rows.T
-        fitted = fitted + rows @ np.asarray(quadratic(jnp.asarray(piece))).T
+        fitted = fitted + rows @ quadratic(piece).T
         if keep:
             parts.append(rows)
-    stored = jnp.asarray(np.concatenate(parts, axis=1)) if keep else None
-    return stored, (jnp.asarray(gram), jnp.asarray(fitted)) if plan.summed else (empty, empty)
+    stored = _padded(np.concatenate(parts, axis=1), rows_) if keep else None
+    return stored, (gram, fitted) if plan.summed else (empty, empty)
+
+
+def _at_probes(basis: Basis, u: t.HostColumns) -> t.HostFeatures:
+    """phi at some observations; those of the grid, and where there are none, are not needed."""
+    known = u.shape[1] and not isinstance(basis, Grid)
+    return basis.features(u) if known else np.zeros((basis.number, u.shape[1]))
+
+
+def _padded(columns: Float[np.ndarray, "k n"], rows: int) -> Float[np.ndarray, "k rows"]:
+    """So many columns: the first is repeated behind the last; zeros where there is none."""
+    padded = np.zeros((len(columns), rows))
+    padded[:, : columns.shape[1]] = columns
+    padded[:, columns.shape[1] :] = columns[:, :1] if columns.shape[1] else 0.0
+    return padded

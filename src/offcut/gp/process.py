@@ -22,7 +22,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.special import betainc, gammaincc, gammaln
+from jax.scipy.special import betainc, gammaincc
 
 from offcut.gp import types as t
 from offcut.gp.data import GPData
@@ -54,15 +54,15 @@ class DensityProcess:
         self, total: t.Number, Z: t.Number, log_rate: t.Number, data: GPData, budget: t.Count
     ) -> t.Number:
         """Given sum_i log g0(x_i) sigma(f(x_i)), with Y summed out up to the budget."""
-        n = data.x.shape[1]
+        n = data.n.astype(float)
         mean = n * (1 - Z) / Z
         far = mean + FAR * jnp.sqrt(n * (1 - Z) + 1.0) / Z
         safe = jnp.clip(Z, 1e-12, 1 - 1e-12)
-        fits = _log_fits(far, budget, lambda B: jnp.log(betainc(float(n), B + 1.0, safe)))
+        fits = _log_fits(far, budget, lambda B: jnp.log(betainc(n, B + 1.0, safe)))
         return total - n * jnp.log(Z) + fits
 
     def log_rate_prior(self, log_rate: t.Number, data: GPData) -> t.Number:
-        """log density of log lambda."""
+        """log density of log lambda, up to a constant."""
         return jnp.zeros(())
 
     def update_rate(
@@ -94,11 +94,11 @@ class IntensityProcess(DensityProcess):
         far = thinned + FAR * jnp.sqrt(thinned + 1.0)
         safe = jnp.maximum(thinned, 1e-300)
         fits = _log_fits(far, budget, lambda B: jnp.log(gammaincc(B + 1.0, safe)))
-        return total + data.x.shape[1] * log_rate - mean * Z + fits
+        return total + data.n * log_rate - mean * Z + fits
 
     def log_rate_prior(self, log_rate: t.Number, data: GPData) -> t.Number:
         a, b = data.rate
-        return a * (jnp.log(b) + log_rate) - b * jnp.exp(log_rate) - gammaln(a)
+        return a * log_rate - b * jnp.exp(log_rate)
 
     def update_rate(
         self, key: KeyArray, log_rate: t.Number, proposed: t.Count, data: GPData

@@ -16,12 +16,14 @@ length and weight (Takahasi & Mori 1974).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import expit, roots_legendre
 
 from offcut.gp import types as t
 
@@ -47,6 +49,22 @@ class Quadrature(NamedTuple):
     weights: t.AtNodes
     tables: tuple[Float[Array, "_ _"], ...]
 
+    @classmethod
+    def of(cls, nodes: t.HostColumns, weights: t.HostAxis, tables: Sequence[t.Table]) -> Quadrature:
+        """With arrays of the host, as compiled code takes them."""
+        arrays: tuple[Any, ...] = (nodes, weights, tuple(tables))
+        return cls(*arrays)
+
+
+@lru_cache(maxsize=32)
+def legendre(number: int) -> tuple[t.HostAxis, t.HostAxis]:
+    """Nodes and weights of Gauss and Legendre on [-1, 1].
+
+    SciPy's, from a tridiagonal matrix: NumPy's takes seconds for the hundreds of nodes needed here.
+    """
+    nodes, weights = roots_legendre(number)
+    return nodes, weights
+
 
 #: sin(omega (u + 1)), or splines, at coordinates of each axis.
 Tables = Callable[[Sequence[t.HostAxis]], Sequence[t.Table]]
@@ -58,7 +76,7 @@ def rule(
     """Nodes between ``low`` and ``high``, as many as a basis of such sizes asks for."""
     axes, parts = [], []
     for m, a, b in zip(sizes, low, high, strict=True):
-        x, v = np.polynomial.legendre.leggauss(_number(m, len(sizes), finer))
+        x, v = legendre(_number(m, len(sizes), finer))
         axes.append(0.5 * (a + b) + 0.5 * (b - a) * x)
         parts.append(0.5 * (b - a) * v)
     return _product(axes, parts, tables_at)
@@ -66,7 +84,7 @@ def rule(
 
 def panels(tables_at: Tables, ends: Sequence[t.HostAxis], finer: int = 1) -> Quadrature:
     """Nodes between neighbours of ``ends`` along each axis, for what is smooth only there."""
-    x, v = np.polynomial.legendre.leggauss(PER_PANEL[len(ends)] * finer)
+    x, v = legendre(PER_PANEL[len(ends)] * finer)
     axes, parts = [], []
     for end in ends:
         half = 0.5 * np.diff(end)[:, None]
@@ -82,9 +100,7 @@ def _number(m: int, d: int, finer: int = 1) -> int:
 def _product(axes: list[t.HostAxis], parts: list[t.HostAxis], tables_at: Tables) -> Quadrature:
     nodes = np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")])
     weights = parts[0] if len(axes) == 1 else np.outer(*parts).ravel()
-    return Quadrature(
-        jnp.asarray(nodes), jnp.asarray(weights), tuple(map(jnp.asarray, tables_at(axes)))
-    )
+    return Quadrature.of(nodes, weights, tables_at(axes))
 
 
 def between(reference: Quadrature, low: t.Vector, high: t.Vector) -> tuple[t.Nodes, t.AtNodes]:
@@ -119,7 +135,7 @@ def mass(
 
 def _axis(low: t.Number, high: t.Number, number: int, step: float) -> tuple[t.AtNodes, t.AtNodes]:
     """Nodes and weights from ``low`` to ``high``: left of [-1, 1], in it, right of it."""
-    x, v = np.polynomial.legendre.leggauss(number)
+    x, v = legendre(number)
     at = np.arange(*REACH, step)
     far = np.exp(0.5 * np.pi * np.sinh(at))
     far_weight = step * 0.5 * np.pi * np.cosh(at) * far
@@ -143,3 +159,13 @@ def normaliser(
     """Z from f and log g0 at the nodes; ``supported`` is P0(support)."""
     share = jax.nn.sigmoid(f) - 0.5
     return 0.5 * supported + jnp.sum(weights * jnp.exp(log_g0) * share)
+
+
+def normaliser_on_host(
+    f: Float[np.ndarray, "r Q"],
+    log_g0: Float[np.ndarray, "r Q"],
+    weights: t.HostAxis,
+    supported: Float[np.ndarray, " r"],
+) -> Float[np.ndarray, " r"]:
+    """The same of many draws, with NumPy."""
+    return 0.5 * supported + (np.exp(log_g0) * (expit(f) - 0.5)) @ weights

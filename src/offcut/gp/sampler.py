@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from offcut.base import MOST_REJECTED, OK, Info, Kernel, LogDensity, Sampler, Stage, Stats, Variable
@@ -21,7 +20,7 @@ from offcut.errors import StartError
 from offcut.gp import proposals as points
 from offcut.gp import types as t
 from offcut.gp.base_density import FamilyBase, NormalBase, Record
-from offcut.gp.data import GPData
+from offcut.gp.data import GPData, over_data
 from offcut.gp.plan import Plan
 from offcut.gp.proposals import Points
 from offcut.gp.quadrature import between, mass, normaliser
@@ -29,6 +28,7 @@ from offcut.kernels.hmc import HMC
 from offcut.kernels.random_walk import RandomWalk
 from offcut.kernels.tuning import Tuning, stepped
 from offcut.numerics.types import KeyArray
+from offcut.programs.compiled import Program
 
 #: Curvature of the logistic log likelihood at its steepest, which weighs data against prior where
 #: directions of the joint move are fitted.
@@ -65,7 +65,7 @@ class GPSampler(Sampler):
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._first_program = jax.jit(self._first)
+        self._first_program = Program(self._first, "start")
 
     @property
     def key(self) -> tuple:
@@ -79,17 +79,20 @@ class GPSampler(Sampler):
         log_S = self.plan.basis.log_spectrum(self.plan.covariance, scaled)
         return jnp.exp(0.5 * (log_S + jnp.log(variance)))
 
-    def at_data(self, w: t.Weights, data: GPData) -> Float[Array, " n"]:
-        """f at the data; where phi does not fit into memory there, in pieces."""
+    def at_data(self, w: t.Weights, data: GPData) -> Float[Array, " rows"]:
+        """f at the data; where phi does not fit into memory there, in pieces.
+
+        Rows are a multiple of what a processor takes at a time: products of matrices have the same
+        bits, and so have their derivatives, however many rows are behind the observations.
+        """
         if data.features is not None:
             return w @ data.features
-        d, n = data.x.shape
-        pieces = -(-n // PIECE)
-        padded = jnp.pad(data.x, ((0, 0), (0, pieces * PIECE - n)))
-        rows = jnp.moveaxis(padded.reshape(d, pieces, PIECE), 1, 0)
-        zero = jnp.int32(0)
-        f = jax.lax.map(lambda u: self.plan.basis.evaluate(w, u, zero), rows)
-        return f.reshape(-1)[:n]
+        d, rows = data.x.shape
+        pieces = -(-rows // PIECE)
+        padded = jnp.pad(data.x, ((0, 0), (0, pieces * PIECE - rows)))
+        parts = jnp.moveaxis(padded.reshape(d, pieces, PIECE), 1, 0)
+        f = jax.lax.map(lambda u: self.plan.basis.evaluate(w, u), parts)
+        return f.reshape(-1)[:rows]
 
     def nodes(self, p: t.Parameters, data: GPData) -> tuple[t.Nodes, t.AtNodes]:
         """Nodes of the quadrature and their weights."""
@@ -100,8 +103,8 @@ class GPSampler(Sampler):
     def at_nodes(self, w: t.Weights, data: GPData, p: t.Parameters) -> t.AtNodes:
         """f at the nodes of the quadrature; nodes that move do so with ``p``."""
         if self.plan.moving:
-            return self.plan.basis.evaluate(w, self.nodes(p, data)[0], jnp.int32(0))
-        return self.plan.basis.on_grid(w, data.quadrature.tables).reshape(-1)
+            return self.plan.basis.evaluate(w, self.nodes(p, data)[0])
+        return jnp.reshape(self.plan.basis.on_grid(w, data.quadrature.tables), -1)
 
     def normaliser(self, f: t.AtNodes, p: t.Parameters, data: GPData) -> t.Number:
         """Z from f at the nodes."""
@@ -132,7 +135,7 @@ class GPSampler(Sampler):
     def log_posterior(
         self,
         beta: t.Weights,
-        f_data: Float[Array, " n"],
+        f_data: Float[Array, " rows"],
         f_nodes: t.AtNodes,
         p: t.Parameters,
         hyper: t.Hyper,
@@ -142,9 +145,7 @@ class GPSampler(Sampler):
     ) -> t.Number:
         """log p(X, |Y| <= budget, f, base, hyperparameters, rate), Y summed out."""
         plan = self.plan
-        total = jnp.sum(jax.nn.log_sigmoid(f_data)) + jnp.sum(
-            plan.base.log_density(p, data.x, data)
-        )
+        total = over_data(jax.nn.log_sigmoid(f_data), data) + plan.base.log_data(p, data)
         Z = self.normaliser(f_nodes, p, data)
         return (
             plan.process.log_likelihood(total, Z, log_rate, data, budget)
@@ -268,41 +269,42 @@ class GPSampler(Sampler):
 
     def start(self, key: KeyArray, data: GPData, budget: int) -> State:
         """f near zero, the base near the data, hyperparameters near the middle of their prior."""
-        plan = self.plan
-        beta, w, p, hyper, log_rate, possible = self._first_program(key, data)
+        state, possible = self._first_program(key, data)
         if not bool(possible):
             raise StartError(
                 "none of the parameters tried, draws of the prior of the base, make all of the "
                 "observations possible: is the support of the base density too small for them, or "
                 "the prior too far off?"
             )
-        # The state is given away in every call, so that it must not share arrays with the data.
-        centre, half, unit = (jnp.array(a, copy=True) for a in (data.centre, data.half, data.unit))
-        none, never = points.none(plan.basis.d), jnp.array(False)
-        state = State(beta, w, p, hyper, log_rate, {}, centre, half, unit, none, never)
-        tuning = {}
-        if plan.joint and not plan.hyper.size:
-            size = plan.base.size + int(plan.process.rated) + 1
-            tuning["joint"] = JOINT.first_tuning(plan.layout.n, size)
-        if plan.joint and plan.hyper.size:
-            tuning["all"] = EVERYTHING.first_tuning(1, self.position(state).shape[0])
-        if plan.hyper.size:
-            tuning["hyper"] = SCALE.first_tuning(plan.layout.n, plan.hyper.size)
-        return self.first_own(state._replace(tuning=tuning), data)
+        return state
 
-    def _first(self, key: KeyArray, data: GPData) -> tuple[jax.Array, ...]:
+    def _first(self, key: KeyArray, data: GPData) -> tuple[State, t.Flag]:
+        """The first state, compiled; whether the base makes all observations possible there."""
         plan = self.plan
         k = jax.random.split(key, 4)
         p = plan.base.first(data)
-        shake = jax.random.normal(k[0], p.shape) * 0.5 / np.sqrt(plan.layout.n + 1)
+        shake = jax.random.normal(k[0], p.shape) * 0.5 / jnp.sqrt(data.n + 1.0)
         p, possible = self._shaken(p, shake, data)
         hyper = plan.hyper.first(k[1])
         log_rate = jnp.zeros(())
         if plan.process.rated:
-            twice = 2 * (plan.layout.n + 1) / data.volume
+            twice = 2 * (data.n + 1) / data.volume
             log_rate = jnp.log(twice) + 0.2 * jax.random.normal(k[2])
         beta = 0.3 * jax.random.normal(k[3], (plan.basis.number,))
-        return beta, self.root_spectrum(hyper, data) * beta, p, hyper, log_rate, possible
+        w = self.root_spectrum(hyper, data) * beta
+        none, never = points.none(plan.basis.d), jnp.array(False)
+        state = State(
+            beta, w, p, hyper, log_rate, {}, data.centre, data.half, data.unit, none, never
+        )
+        tuning = {}
+        if plan.joint and not plan.hyper.size:
+            size = plan.base.size + int(plan.process.rated) + 1
+            tuning["joint"] = JOINT.first_tuning(data.n, size)
+        if plan.joint and plan.hyper.size:
+            tuning["all"] = EVERYTHING.first_tuning(1, self.position(state).shape[0])
+        if plan.hyper.size:
+            tuning["hyper"] = SCALE.first_tuning(data.n, plan.hyper.size)
+        return self.first_own(state._replace(tuning=tuning), data), possible
 
     def _shaken(
         self, p: t.Parameters, shake: t.Parameters, data: GPData
@@ -329,16 +331,16 @@ class GPSampler(Sampler):
         if not plan.summed:
             return {}
         log_Z = jnp.log(self.normaliser(self.at_nodes(state.w, data, p), p, data))
-        if not plan.layout.n:
+        if not data.probes.shape[0]:
             return {"log_normaliser": log_Z}
         u = data.x[:, data.probes]
-        f = self.at_probes(u, state, data)
+        f = self.at_probes(state, data)
         value = plan.base.log_density(p, u, data) + jax.nn.log_sigmoid(f) - log_Z
         return {"log_normaliser": log_Z, "log_density": value - jnp.sum(jnp.log(data.half))}
 
-    def at_probes(self, u: t.Columns, state: State, data: GPData) -> t.Values:
+    def at_probes(self, state: State, data: GPData) -> t.Values:
         """f at the observations at which the log density is followed."""
-        return self.plan.basis.evaluate(state.w, u, jnp.int32(0))
+        return state.w @ data.at_probes
 
     def record(self, state: State) -> Record:
         """f by its weights, and all parameters, in the units of the data."""

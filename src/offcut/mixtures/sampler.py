@@ -77,8 +77,8 @@ class MixtureSampler(Sampler, Generic[State]):
         self.kernel_name = (
             f"BlockedGibbs(weights={self.process_on!r}, split_merge={moves}, reshape={reshapes})"
         )
-        self._begin = Program(self._first_draw)
-        self._probability = Program(self.window.probability)
+        self._begin = Program(self._first_draw, "start", quick=True)
+        self._probability = Program(self.window.probability, "window", quick=True)
 
     def probability_of(
         self, x: Float[np.ndarray, "n ..."], group: Int[np.ndarray, " n"]
