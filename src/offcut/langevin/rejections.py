@@ -24,7 +24,7 @@ from offcut.augmentation.algorithm1 import Block, UntilAccepted, propose_until
 from offcut.augmentation.rejections import Rejected
 from offcut.langevin.hypergeometric import dropped, evaluated
 from offcut.langevin.proposals import PartialFrames, propose_partial
-from offcut.numerics.arrays import exclusive_count, write_rows
+from offcut.numerics.arrays import bucket, exclusive_count, write_rows
 from offcut.numerics.log1mexp import log1mexp, slope_of_log1mexp
 from offcut.numerics.types import KeyArray
 
@@ -38,7 +38,8 @@ LEAST_CHUNK, LARGEST_CHUNK = 32, 512
 class Layout(NamedTuple):
     """What a program is compiled for. Results do not depend on the capacity of the buffer.
 
-    n is data: samples of about the same size share a program, and ``rows.n`` is 0.
+    n is data, and of the frames only their sum matters: there are no rows of data, and samples of
+    about the same size share a program.
     """
 
     d: int
@@ -47,8 +48,8 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, n: int, d: int, p: int) -> Layout:
-        """The layout for n frames."""
-        block = 32 * int(np.ceil(ROOM * n / 32))
+        """The layout for n frames: few different ones, with blocks a quarter larger at most."""
+        block = 32 * bucket(int(np.ceil(ROOM * n / 32)))
         block = int(np.clip(block, LEAST_BLOCK, LARGEST_BLOCK))
         chunk = 1 << int(np.ceil(np.log2(max(n / 4, 1))))
         chunk = int(np.clip(chunk, LEAST_CHUNK, LARGEST_CHUNK))
