@@ -1,4 +1,4 @@
-"""How much is compiled for frames: little at first, and nothing for other data of the same shape."""
+"""How much is compiled for frames: little at first, and nothing for another number of them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -204,7 +204,7 @@ def dropped(m: Dimension, large: Evaluated, c: jax.Array) -> tuple[jax.Array, ja
     return value, u * small.ratio
 
 
-def _constant(value: float | tuple[float, ...], like: jax.Array) -> float | np.ndarray:
+def _constant(value: float | tuple[float, ...], like: jax.Array) -> Any:
     """A number, or one for each entry along the first axis of ``like``."""
     if isinstance(value, int | float):
         return value
@@ -363,7 +363,7 @@ def _logarithms(terms: int) -> list[list[Fraction]]:
     return found
 
 
-def _series(m: Dimension, like: jax.Array, part: int) -> list[float | np.ndarray]:
+def _series(m: Dimension, like: jax.Array, part: int) -> list[Any]:
     """Coefficients of the quotient (0) or the slope (1) of Debye's expansion."""
     order = _ladder(m)[1]
     if isinstance(order, float):
@@ -372,9 +372,7 @@ def _series(m: Dimension, like: jax.Array, part: int) -> list[float | np.ndarray
     return [_constant(coefficients, like) for coefficients in together]
 
 
-def _value(
-    coefficients: list[float | np.ndarray], t: Float[Array, "*shape"]
-) -> Float[Array, "*shape"]:
+def _value(coefficients: list[Any], t: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Horner's rule."""
     total = jnp.zeros_like(t) + coefficients[-1]
     for c in coefficients[-2::-1]:
