@@ -16,6 +16,8 @@ from blackjax.adaptation.staged_adaptation import build_schedule
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 from blackjax.mcmc import hmc, nuts
 
+import offcut
+
 
 def test_dual_averaging_is_three_functions_of_a_state_with_a_log_step_size():
     first, update, final = dual_averaging_adaptation(0.8)
@@ -67,3 +69,22 @@ def test_kernels_take_what_ours_pass_and_return_what_ours_read(module):
     assert 0.0 <= float(info.acceptance_rate) <= 1.0
     assert not bool(info.is_divergent)
     assert int(info.num_integration_steps) >= 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_our_hmc_is_theirs(seed, float64):
+    """Ours evaluates the density at one place, for the compiler's sake."""
+    kernel, at, key = offcut.HMC(0.9, 5), jnp.array([0.3, -1.2]), jax.random.key(seed)
+    tuning = kernel.first_tuning(1, 2)
+
+    def log_density(x):
+        return -0.5 * jnp.sum(jnp.array([1.0, 4.0]) * x**2) - 0.1 * jnp.sum(x**4)
+
+    theirs, info = hmc.build_kernel()(
+        key, hmc.init(at, log_density), log_density, 0.9, tuning.inverse_mass, 5
+    )
+    position, stats = kernel.step(key, at, log_density, tuning)
+    np.testing.assert_allclose(position, theirs.position, rtol=1e-12)
+    assert float(stats["acceptance_rate"]) == pytest.approx(float(info.acceptance_rate), rel=1e-12)
+    assert float(stats["log_density"]) == pytest.approx(float(log_density(at)), rel=1e-14)
+    assert bool(stats["diverging"]) == bool(info.is_divergent)

@@ -15,7 +15,8 @@ from conftest import assert_same_draws
 from offcut import MatrixLangevin, MatrixLangevinModel
 from offcut.driver.chains import Settings
 from offcut.errors import DataError, ModelError, SettingsError, StartError
-from offcut.langevin.augmented import refuse_hopeless
+from offcut.langevin.draws import acceptance
+from offcut.langevin.sampler import refuse_hopeless
 from offcut.programs.cache import blocks_of
 from offcut.samplers.choice import prepare
 from offcut.sampling import run
@@ -219,10 +220,13 @@ def test_one_frame_is_enough_for_a_proper_prior(model):
 
 
 def test_hopeless_columns_are_refused_before_they_hang():
+    def refused(kappa, n, budget, d):
+        refuse_hopeless(kappa, float(acceptance(kappa, d)), n, budget)
+
     with pytest.raises(StartError, match="asymptotic"):
-        refuse_hopeless(np.full(10, 20.0), 50, 100_000, 10)
-    refuse_hopeless(np.array([12.0, 6.0]), 50, 100, 3)
-    refuse_hopeless(np.full(10, 0.1), 50, 100, 10)  # many columns, hardly concentrated
+        refused(np.full(10, 20.0), 50, 100_000, 10)
+    refused(np.array([12.0, 6.0]), 50, 100, 3)
+    refused(np.full(10, 0.1), 50, 100, 10)  # many columns, hardly concentrated
 
 
 def test_priors_that_tell_columns_apart_leave_draws_as_they_are(frames):

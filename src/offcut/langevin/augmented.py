@@ -30,15 +30,9 @@ from offcut.augmentation.rejections import (
 )
 from offcut.base import OK, Stage
 from offcut.errors import StartError
-from offcut.langevin.draws import acceptance
 from offcut.langevin.rejections import Held, Run, log_joint, no_run, nothing, run
-from offcut.langevin.sampler import LangevinData, LangevinSampler, Moved, State
+from offcut.langevin.sampler import LangevinData, LangevinSampler, Moved, State, what_to_do
 from offcut.numerics.types import KeyArray
-
-#: A start that would need so many times the budget is hopeless.
-HOPELESS_START = 5.0
-#: Without a budget, more proposals a sweep than this are hopeless.
-MOST_PROPOSALS = 1e8
 
 
 class AugmentedSampler(LangevinSampler):
@@ -49,8 +43,7 @@ class AugmentedSampler(LangevinSampler):
     redraws = True
     proposes = True
 
-    def first_own(self, key: KeyArray, state: State, data: LangevinData, budget: int) -> Held:
-        refuse_hopeless(np.asarray(self.kappa(state.position)), int(data.n), budget, self.layout.d)
+    def first_own(self) -> Held:
         return nothing(self.layout, 1)
 
     def order(self, kappa: Float[Array, " p"]) -> Int[Array, " p"]:
@@ -109,33 +102,12 @@ class AugmentedSampler(LangevinSampler):
         return 16 * (self.layout.p - 1)
 
     def rejected(self, state: State) -> int:
-        return int(state.own.size)
+        return int(np.sum(np.asarray(state.own.rejected.count)))
 
     def explain(self, state: State, evidence: object) -> Exception:
         """Nothing was ever held, and no attempt stayed within the budget."""
         kappa = np.asarray(self.kappa(state.position))
         return StartError(
             f"the first {MOST_ATTEMPTS} attempts to draw rejections all exceeded the budget, at "
-            f"kappa = {np.round(kappa, 2).tolist()}. {_what_to_do(kappa)}"
+            f"kappa = {np.round(kappa, 2).tolist()}. {what_to_do(kappa)}"
         )
-
-
-def refuse_hopeless(kappa: Float[np.ndarray, " p"], n: int, budget: int, d: int) -> None:
-    """Raise where a sweep would need far more rejections than the budget allows."""
-    share = float(acceptance(kappa, d))
-    expected = n * (1 / share - 1) if share > 0 else np.inf
-    if expected > min(HOPELESS_START * max(budget, n), MOST_PROPOSALS):
-        raise StartError(
-            f"at kappa = {np.round(kappa, 2).tolist()} about {share:.0e} of the proposals are "
-            f"accepted, so a sweep would reject about {expected:.0e} of them, far more than the "
-            f"budget. {_what_to_do(kappa)}"
-        )
-
-
-def _what_to_do(kappa: np.ndarray) -> str:
-    if len(kappa) <= 4:
-        return "Raise the budget"
-    return (
-        f"Many columns of similar concentration ({len(kappa)} here) are out of reach of rejection "
-        'sampling: raise the budget, or use method="asymptotic", which is approximate'
-    )

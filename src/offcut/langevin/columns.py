@@ -65,20 +65,21 @@ def _pairs(
         i, j = pairs[t, 0], pairs[t, 1]
         basis = jnp.stack([frames[:, :, i], frames[:, :, j]], axis=2)
         target = jnp.stack([F[:, i], F[:, j]], axis=1)
-        Q = _orthogonal(jax.random.fold_in(key, t), jnp.einsum("nda,db->nab", basis, target))
+        Q = orthogonal(jax.random.fold_in(key, t), jnp.einsum("nda,db->nab", basis, target))
         moved = jnp.einsum("nda,nab->ndb", basis, Q)
         return frames.at[:, :, i].set(moved[:, :, 0]).at[:, :, j].set(moved[:, :, 1])
 
     return lax.fori_loop(0, len(pairs), move, frames)
 
 
-def _orthogonal(key: KeyArray, A: Float[Array, "n 2 2"]) -> Float[Array, "n 2 2"]:
+def orthogonal(key: KeyArray, A: Float[Array, "n 2 2"]) -> Float[Array, "n 2 2"]:
     """Draws of Q in O(2) with density ∝ etr(Aᵀ Q)."""
     key_kind, key_angle, key_side = jax.random.split(key, 3)
     even, odd = A[:, 0, 0] + A[:, 1, 1], A[:, 1, 0] - A[:, 0, 1]
     even_r, odd_r = A[:, 0, 0] - A[:, 1, 1], A[:, 1, 0] + A[:, 0, 1]
     size, size_r = jnp.hypot(even, odd), jnp.hypot(even_r, odd_r)
-    log_odds = log_h(2, size_r) - log_h(2, size)
+    log_size, log_size_r = log_h(2, jnp.stack([size, size_r]))
+    log_odds = log_size_r - log_size
     reflected = jax.random.uniform(key_kind, size.shape) < jax.nn.sigmoid(log_odds)
     e = deviations(key_angle, 2, jnp.where(reflected, size_r, size))
     side = jnp.where(jax.random.bernoulli(key_side, 0.5, size.shape), 1.0, -1.0)

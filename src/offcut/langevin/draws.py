@@ -21,7 +21,7 @@ from offcut.augmentation.algorithm1 import Block, UntilAccepted, propose_until
 from offcut.base import MOST_REJECTED
 from offcut.errors import TrustWarning
 from offcut.langevin import bingham, columns, proposals
-from offcut.langevin.hypergeometric import bessel_ratio, ratio_over_argument
+from offcut.langevin.hypergeometric import evaluated
 from offcut.models.rejection import Proposed
 from offcut.numerics.arrays import write_rows
 from offcut.numerics.types import KeyArray, Points
@@ -43,6 +43,8 @@ def by_rejection(
 ) -> Float[Array, "{room} d p"]:
     """``wanted`` <= ``room`` frames from etr(Fᵀ X) / Z, in the first rows."""
     d, p = F.shape
+    if d == p == 2:  # nothing need be rejected
+        return columns.orthogonal(key, jnp.broadcast_to(F[None], (room, 2, 2)))
     U, kappa, Vt = jnp.linalg.svd(F, full_matrices=False)  # kappa falls: the best order of columns
     if (d, p) == (3, 2):
         basis = jnp.concatenate([U, jnp.cross(U[:, 0], U[:, 1])[:, None]], axis=1)
@@ -140,12 +142,14 @@ def expected_acceptance(kappa: Float[Array, " p"], d: int) -> Float[Array, ""]:
     """
     k = jnp.sort(kappa)[::-1]
     p = k.shape[0]
-    taken = [ratio_over_argument(d, k[i]) for i in range(p - 1)]
-    total = jnp.zeros(())
-    for j in range(1, p):
-        cost = k[j] * bessel_ratio(d - j, k[j])
-        total = total + sum((jnp.log1p(cost * taken[i]) for i in range(j)), jnp.zeros(()))
-    return jnp.exp(-0.5 * total)
+    if p == 1:
+        return jnp.ones(())
+    dimensions = (d,) * (p - 1) + tuple(d - j for j in range(1, p))
+    ratio = evaluated(dimensions, jnp.concatenate([k[:-1], k[1:]])).ratio
+    taken = ratio[: p - 1] / jnp.maximum(k[:-1], float(jnp.finfo(k.dtype).tiny))
+    cost = k[1:] * ratio[p - 1 :]
+    terms = jnp.log1p(cost[:, None] * taken[None, :])
+    return jnp.exp(-0.5 * jnp.sum(jnp.tril(terms)))
 
 
 #: ``expected_acceptance`` for the host: operation by operation it would take seconds.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import xarray as xr
@@ -29,6 +28,7 @@ from offcut.langevin.sampler import (
 from offcut.langevin.walk import ExchangeSampler, PseudoMarginalSampler
 from offcut.methods import FRAMES
 from offcut.models.prior import Prior, is_positive
+from offcut.numerics.arrays import as_argument
 from offcut.numerics.rendering import call
 from offcut.numerics.text import moved
 from offcut.programs.cache import kept_sampler
@@ -133,17 +133,18 @@ class MatrixLangevinModel(Model):
         S = frames.sum(0)
         V = np.linalg.svd(S)[2].T
         V = V * np.where(V[np.abs(V).argmax(0), np.arange(p)] < 0, -1.0, 1.0)
-        arrays = LangevinData(*map(jnp.asarray, (np.int32(n), S, F0, F1, V)))
+        arrays = LangevinData(*map(as_argument, (np.int32(n), S, F0, F1, V)))
         route = ROUTES[_route(request.method.name, d, p)]
         kernel = request.kernel or route.kernel.on(request.method)
         uniform = not F0.any() and not F1.any()
         kappa_prior = _columns_prior(self.kappa_prior, p)
         settings = (self.infer_H, uniform, uniform and self._alike)
+        layout = Layout.of(n if route.sampler.proposes else 0, d, p)
         sampler = kept_sampler(
             digest(route.sampler, kappa_prior, settings),
-            (kernel, request.settings, Layout.of(n, d, p)),
+            (kernel, request.settings, layout),
             lambda: route.sampler(
-                Layout.of(n, d, p),
+                layout,
                 Prior({"kappa": kappa_prior}),
                 kernel,
                 *settings,

@@ -29,6 +29,7 @@ maximum-likelihood estimates where the exact Z is out of reach. Results say wher
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, partial
 
 import jax
@@ -38,7 +39,7 @@ from jax import lax
 from jaxtyping import Array, Float
 from scipy.special import betaln, gammaln
 
-from offcut.langevin.hypergeometric import bessel_ratio, log_h, log_h_drop, safe_root
+from offcut.langevin.hypergeometric import drop_and_ratio, log_h, log_h_and_ratio
 
 
 def approximate_log_normaliser(kappa: Float[Array, " p"], d: int) -> Float[Array, ""]:
@@ -83,84 +84,97 @@ def log_normaliser(kappa: Float[Array, " p"], d: int) -> Float[Array, ""]:
     ...     print(f"{log_normaliser(jnp.array([12.0, 6.0]), 3):.9f}")
     12.846615950
     """
-    p = kappa.shape[0]
+    return log_normalisers(kappa[None], d)[0]
+
+
+def log_normalisers(kappa: Float[Array, "m p"], d: int) -> Float[Array, " m"]:
+    """log Z at each row of singular values: one program, however many there are."""
+    p = kappa.shape[1]
     if p == 1:
-        return log_h(d, kappa[0])
+        return log_h(d, kappa[:, 0])
     if p == 2:
-        return _two_columns(kappa[0], kappa[1], d)
+        return _two_columns(kappa, d)
     if p == d == 3:
-        return _three_by_three(kappa)
+        return _three_by_three(-jnp.sort(-kappa, axis=1), d)
     raise NotImplementedError(f"log Z is known for p <= 2 and for 3 by 3, not for {d} by {p}")
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _two_columns(first: jax.Array, second: jax.Array, d: int) -> jax.Array:
-    # A conditional is a wall to fusion: logsumexp would compute the terms twice.
-    terms = lax.cond(
-        first >= 0, lambda: _terms(first, second, d)[0], lambda: jnp.full(NODES, jnp.nan)
-    )
-    whole = log_h(d - 1, first) + log_h(d - 1, second) + _constant(d)
-    return whole + jax.nn.logsumexp(terms)
+#: ``f(kappa, d) -> log Z, its gradient in kappa``.
+ValueAndSlopes = Callable[[jax.Array, int], tuple[jax.Array, jax.Array]]
 
 
-def _constant(d: int) -> float:
-    return float(np.log(2.0) - betaln(0.5, 0.5 * (d - 1)))
+def _with_slopes(value_and_slopes: ValueAndSlopes) -> Callable[[jax.Array, int], jax.Array]:
+    """The value alone, with the slopes as its derivative: both come out of one pass."""
+
+    @partial(jax.custom_jvp, nondiff_argnums=(1,))
+    def value(kappa: Float[Array, "m p"], d: int) -> Float[Array, " m"]:
+        return value_and_slopes(kappa, d)[0]
+
+    @value.defjvp
+    def change(d: int, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+        here, slopes = value_and_slopes(primals[0], d)
+        return here, jnp.sum(slopes * tangents[0], axis=1)
+
+    return value
 
 
-@_two_columns.defjvp
-def _two_columns_jvp(d: int, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+@_with_slopes
+def _two_columns(kappa: jax.Array, d: int) -> tuple[jax.Array, jax.Array]:
     """d log Z / d k_i is the mean of cos(phi) A(k_i cos phi) under the integrand."""
+    m, y = d - 1, kappa[:, :, None]
+    log_h_y, ratio = log_h_and_ratio(m, y)
+    # Where the nodes lie is not differentiated: the integral does not depend on it.
+    curvature = lax.stop_gradient(jnp.sum(y * ratio, axis=1)) + (d - 2)
+    width = jnp.minimum(0.5 * np.pi, WIDTHS / jnp.sqrt(jnp.maximum(curvature, 1e-12)))
+    nodes, weights = (jnp.asarray(part)[None, :] for part in (_NODES, _WEIGHTS))
+    c = jnp.sin(0.5 * width * (nodes + 1.0)) ** 2
 
-    first, second = primals
+    def integrand() -> tuple[jax.Array, jax.Array]:
+        """Logarithms of the integrand times weights, over h(k1) h(k2); and cos(phi) A."""
+        drop, slope = drop_and_ratio(m, y, c[:, None, :])
+        terms = jnp.log(0.5 * width * weights) + 0.5 * (d - 2) * jnp.log1p(-c)
+        return terms + jnp.sum(drop, axis=1), slope
+
+    # A conditional is a wall to fusion: logsumexp would compute the terms twice.
+    nothing = jnp.full((*kappa.shape, NODES), jnp.nan)
+    terms, slopes = lax.cond(kappa[0, 0] >= 0, integrand, lambda: (nothing[:, 0], nothing))
+    constant = float(np.log(2.0) - betaln(0.5, 0.5 * (d - 1)))
+    value = jnp.sum(log_h_y, axis=(1, 2)) + constant + jax.nn.logsumexp(terms, axis=1)
+    return value, jnp.sum(jax.nn.softmax(terms, axis=1)[:, None, :] * slopes, axis=2)
+
+
+@_with_slopes
+def _three_by_three(kappa: jax.Array, d: int) -> tuple[jax.Array, jax.Array]:
+    """For falling kappa. Rotations and reflections differ in the sign of k3.
+
+    log c(k), with the exponent of the mode k1 + k2 + k3 taken out of every term.
+    """
+    w, rest, log_weight = (jnp.asarray(part)[None, :] for part in _tanh_sinh())
+    k1, k2, k3 = (kappa[:, i, None] for i in range(3))
+    y = jnp.stack([0.5 * (k1 - k2) * w, 0.5 * (k1 + k2) * rest], axis=1)
 
     def parts() -> tuple[jax.Array, ...]:
-        terms, c = _terms(first, second, d)
-        cosine = safe_root(1.0 - c)
-        return terms, *(cosine * bessel_ratio(d - 1, k * cosine) for k in primals)
+        # log I_0(y) = log h_2(y); the sum of the linear parts is k1 + k2 + k3 - w (k2 + k3).
+        log_h_y, ratio = log_h_and_ratio(2, y)
+        both = log_weight + jnp.sum(log_h_y - y, axis=1)
+        terms = jnp.stack([both - w * (k2 + k3), both - w * (k2 - k3)], axis=1)
+        near, far = 0.5 * w * (ratio[:, 0] - 1.0), 0.5 * rest * (ratio[:, 1] - 1.0)
+        return terms, far + near, far - near - w
 
-    terms, *slopes = lax.cond(first >= 0, parts, lambda: (jnp.full(NODES, jnp.nan),) * 3)
-    weights = jax.nn.softmax(terms)
-    change = sum(jnp.sum(weights * slope) * dk for slope, dk in zip(slopes, tangents, strict=True))
-    value = log_h(d - 1, first) + log_h(d - 1, second) + _constant(d)
-    return value + jax.nn.logsumexp(terms), change
-
-
-def _terms(
-    first: Float[Array, ""], second: Float[Array, ""], d: int
-) -> tuple[Float[Array, " nodes"], Float[Array, " nodes"]]:
-    """Logarithms of the integrand times weights, over h_{d-1}(k1) h_{d-1}(k2); and sin² phi."""
-    m = d - 1
-    # Where the nodes lie is not differentiated: the integral does not depend on it.
-    k1, k2 = lax.stop_gradient((first, second))
-    curvature = k1 * bessel_ratio(m, k1) + k2 * bessel_ratio(m, k2) + d - 2
-    width = jnp.minimum(0.5 * np.pi, WIDTHS / jnp.sqrt(jnp.maximum(curvature, 1e-12)))
-    phi = 0.5 * width * (jnp.asarray(_NODES) + 1.0)
-    c = jnp.sin(phi) ** 2
-    terms = (
-        jnp.log(0.5 * width * jnp.asarray(_WEIGHTS))
-        + 0.5 * (d - 2) * jnp.log1p(-c)
-        + log_h_drop(m, first, c)
-        + log_h_drop(m, second, c)
+    nothing = jnp.full((kappa.shape[0], 2, w.shape[1]), jnp.nan)
+    terms, by_first, by_second = lax.cond(  # a wall to fusion, as above
+        kappa[0, 0] >= 0, parts, lambda: (nothing, nothing[:, 0], nothing[:, 0])
     )
-    return terms, c
-
-
-def _three_by_three(kappa: Float[Array, 3]) -> Float[Array, ""]:
-    k = jnp.sort(kappa)[::-1]
-    rotations = _rotations(k[0], k[1], k[2])
-    reflections = _rotations(k[0], k[1], -k[2])
-    return jnp.logaddexp(rotations, reflections) - np.log(2.0)
-
-
-def _rotations(
-    k1: Float[Array, ""], k2: Float[Array, ""], k3: Float[Array, ""]
-) -> Float[Array, ""]:
-    """log c(k), with the exponent of the mode k1 + k2 + k3 taken out of every term."""
-    w, rest, log_weight = (jnp.asarray(part) for part in _tanh_sinh())
-    near, far = 0.5 * (k1 - k2) * w, 0.5 * (k1 + k2) * rest
-    # log I_0(y) = log h_2(y); the sum of the linear parts is k1 + k2 + k3 - w (k2 + k3).
-    terms = log_weight + (log_h(2, near) - near) + (log_h(2, far) - far) - w * (k2 + k3)
-    return k1 + k2 + k3 + jax.nn.logsumexp(terms) - np.log(2.0)
+    sign = jnp.array([[1.0, -1.0]])
+    each = k1 + k2 + sign * k3 + jax.nn.logsumexp(terms, axis=2)
+    share, weight = jax.nn.softmax(each, axis=1), jax.nn.softmax(terms, axis=2)
+    mean = jnp.sum(share[:, :, None] * weight, axis=1)
+    slopes = [
+        1.0 + jnp.sum(mean * by_first, axis=1),
+        1.0 + jnp.sum(mean * by_second, axis=1),
+        jnp.sum(sign * share * (1.0 - jnp.sum(weight * w[:, None, :], axis=2)), axis=1),
+    ]
+    return jax.nn.logsumexp(each, axis=1) - 2 * np.log(2.0), jnp.stack(slopes, axis=1)
 
 
 @cache
@@ -174,15 +188,27 @@ def _tanh_sinh() -> tuple[list[float], list[float], list[float]]:
     return w.tolist(), rest.tolist(), log_weight.tolist()
 
 
-@jax.custom_jvp
 def log_normaliser_of(F: Float[Array, "d p"]) -> Float[Array, ""]:
     """log Z as a function of F, smooth where singular values meet."""
-    return log_normaliser(jnp.linalg.svd(F, compute_uv=False), F.shape[0])
+    return log_normalisers_of(F, jnp.zeros((0, F.shape[1])))[0]
 
 
-@log_normaliser_of.defjvp
-def _log_normaliser_of_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    (F,), (dF,) = primals, tangents
-    U, kappa, Vt = jnp.linalg.svd(F, full_matrices=False)
-    value, slope = jax.value_and_grad(log_normaliser)(kappa, F.shape[0])
-    return value, jnp.sum((U * slope[None, :]) @ Vt * dF)
+@jax.custom_jvp
+def log_normalisers_of(F: Float[Array, "d p"], kappa: Float[Array, "m p"]) -> Float[Array, " 1+m"]:
+    """log Z(F), and log Z at each row of ``kappa``, all in one pass."""
+    values = jnp.linalg.svd(F, compute_uv=False)
+    return log_normalisers(jnp.concatenate([values[None], kappa]), F.shape[0])
+
+
+@log_normalisers_of.defjvp
+def _log_normalisers_of_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    (F, kappa), (dF, dkappa) = primals, tangents
+    U, values, Vt = jnp.linalg.svd(F, full_matrices=False)
+
+    def value(kappa: Float[Array, "m p"]) -> tuple[jax.Array, jax.Array]:
+        each = log_normalisers(kappa, F.shape[0])
+        return jnp.sum(each), each
+
+    slopes, each = jax.grad(value, has_aux=True)(jnp.concatenate([values[None], kappa]))
+    first = jnp.sum((U * slopes[:1]) @ Vt * dF)
+    return each, jnp.concatenate([first[None], jnp.sum(slopes[1:] * dkappa, axis=1)])

@@ -36,10 +36,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from offcut.langevin.hypergeometric import log_h, log_h_drop
-from offcut.langevin.von_mises_fisher import deviations, uniform_cosines, unit, without
+from offcut.langevin.von_mises_fisher import (
+    deviations,
+    deviations_of_column,
+    uniform_cosines,
+    unit,
+    without,
+)
 from offcut.numerics.arrays import materialised
 from offcut.numerics.types import KeyArray
 
@@ -56,41 +63,46 @@ def propose(
 ) -> Proposals:
     """``count`` proposals, in the order of the columns."""
     d, p = G.shape
-    frames = jnp.zeros((count, d, p))
-    taken = []
-    for r in range(p):
+    shortest = float(jnp.finfo(G.dtype).tiny) ** 0.5
+
+    def draw_column(r: Int[Array, ""], drawn: Proposals) -> Proposals:
+        """Columns that are not drawn yet are 0, and in nobody's way."""
+        frames, taken = drawn
         key_angle, key_around = jax.random.split(jax.random.fold_in(key, r))
-        before = frames[:, :, :r]
-        overlap = jnp.einsum("nij,i->nj", before, G[:, r])
+        overlap = jnp.einsum("nij,i->nj", frames, G[:, r])
         c = jnp.clip(jnp.sum(overlap**2, axis=1), 0.0, 1.0)
-        left = G[:, r][None, :] - jnp.einsum("nij,nj->ni", before, overlap)
+        left = G[:, r][None, :] - jnp.einsum("nij,nj->ni", frames, overlap)
         # Where nothing of G_r is left the column is uniform, and any direction will do.
-        shortest = float(jnp.finfo(left.dtype).tiny) ** 0.5
         lost = (jnp.linalg.norm(left, axis=1) < shortest)[:, None]
         left = jnp.where(lost, jnp.cos(jnp.arange(1.0, d + 1.0))[None, :], left)
-        towards = unit(without(before, unit(left)))
-        e = deviations(key_angle, d - r, kappa[r] * jnp.sqrt(1.0 - c))
-        column = (1.0 - e)[:, None] * towards
-        if d - r > 1:
-            normals = materialised(kappa[r], partial(jax.random.normal, key_around, (count, d)))
-            around = unit(without(jnp.concatenate([before, towards[:, :, None]], 2), normals))
-            column = column + jnp.sqrt(e * (2.0 - e))[:, None] * around
-        frames = frames.at[:, :, r].set(column)
-        taken.append(c)
-    return Proposals(frames, jnp.stack(taken, axis=1))
+        towards = unit(without(frames, unit(left)))
+        e = deviations_of_column(key_angle, d, p, r, kappa[r] * jnp.sqrt(1.0 - c))
+        normals = materialised(kappa[r], partial(jax.random.normal, key_around, (count, d)))
+        around = unit(without(frames.at[:, :, r].set(towards), normals))
+        # In a square frame e of the last column is 0 or 2: there is nothing around it.
+        column = (1.0 - e)[:, None] * towards + jnp.sqrt(e * (2.0 - e))[:, None] * around
+        return Proposals(frames.at[:, :, r].set(column), taken.at[:, r].set(c))
+
+    nothing = Proposals(jnp.zeros((count, d, p)), jnp.zeros((count, p)))
+    return lax.fori_loop(0, p, draw_column, nothing)  # a program of one size, whatever p
 
 
 def log_accept(d: int, kappa: Float[Array, " p"], taken: Float[Array, "n p"]) -> Float[Array, " n"]:
     """log D(X, kappa) - log D(kappa) of proposals with c = ``taken``."""
-    p = taken.shape[1]
-    return sum(
-        (log_h_drop(d - r, kappa[r], taken[:, r]) for r in range(1, p)), jnp.zeros(taken.shape[0])
-    )
+    return jnp.sum(_log_passes(d, kappa, taken), axis=0)
+
+
+def _log_passes(
+    d: int, kappa: Float[Array, " p"], taken: Float[Array, "n p"]
+) -> Float[Array, "p-1 n"]:
+    """log a_r of the columns behind the first, all in one pass."""
+    m = tuple(d - r for r in range(1, kappa.shape[0]))
+    return log_h_drop(m, kappa[1:, None], taken[:, 1:].T) if m else jnp.zeros((0, taken.shape[0]))
 
 
 def log_envelope(d: int, kappa: Float[Array, " p"]) -> Float[Array, ""]:
     """log D(kappa) = sum_r log h_{d-r+1}(kappa_r)."""
-    return sum((log_h(d - r, kappa[r]) for r in range(1, kappa.shape[0])), log_h(d, kappa[0]))
+    return jnp.sum(log_h(tuple(d - r for r in range(kappa.shape[0])), kappa))
 
 
 class PartialFrames(NamedTuple):
@@ -121,12 +133,9 @@ def propose_partial(
     along, taken = draw(key_columns, d, kappa, count, last)
     # One uniform is enough: it is compared with the running product of the a_r.
     log_u = jnp.log(jax.random.uniform(key_accept, (count,)))
-    log_passed = jnp.zeros(count)
-    stopped = jnp.full(count, p, jnp.int32)
-    for r in range(1, p):
-        log_passed = log_passed + log_h_drop(d - r, kappa[r], taken[:, r])
-        fails_here = (log_u >= log_passed) & (stopped == p)
-        stopped = jnp.where(fails_here, r, stopped)
+    log_passed = jnp.cumsum(_log_passes(d, kappa, taken), axis=0)
+    # A product falls from column to column: where it fails once it fails ever after.
+    stopped = p - jnp.sum(log_u[None, :] >= log_passed, axis=0, dtype=jnp.int32)
     return PartialFrames(along, taken, stopped)
 
 

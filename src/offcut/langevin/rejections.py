@@ -15,16 +15,17 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from offcut.augmentation import joint
 from offcut.augmentation import rejections as core
 from offcut.augmentation.algorithm1 import Block, UntilAccepted, propose_until
 from offcut.augmentation.rejections import Rejected
-from offcut.langevin.hypergeometric import log_h, log_h_drop
+from offcut.langevin.hypergeometric import dropped, evaluated
 from offcut.langevin.proposals import PartialFrames, propose_partial
-from offcut.numerics.arrays import exclusive_count, write_rows
-from offcut.numerics.log1mexp import log1mexp
+from offcut.numerics.arrays import bucket, exclusive_count, write_rows
+from offcut.numerics.log1mexp import log1mexp, slope_of_log1mexp
 from offcut.numerics.types import KeyArray
 
 #: Expected proposals for each observation in one block; most runs need one block.
@@ -37,7 +38,8 @@ LEAST_CHUNK, LARGEST_CHUNK = 32, 512
 class Layout(NamedTuple):
     """What a program is compiled for. Results do not depend on the capacity of the buffer.
 
-    n is data: samples of about the same size share a program, and ``rows.n`` is 0.
+    n is data, and of the frames only their sum matters: there are no rows of data, and samples of
+    about the same size share a program.
     """
 
     d: int
@@ -46,8 +48,8 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, n: int, d: int, p: int) -> Layout:
-        """The layout for n frames."""
-        block = 32 * int(np.ceil(ROOM * n / 32))
+        """The layout for n frames: few different ones, with blocks a quarter larger at most."""
+        block = 32 * bucket(int(np.ceil(ROOM * n / 32)))
         block = int(np.clip(block, LEAST_BLOCK, LARGEST_BLOCK))
         chunk = 1 << int(np.ceil(np.log2(max(n / 4, 1))))
         chunk = int(np.clip(chunk, LEAST_CHUNK, LARGEST_CHUNK))
@@ -153,34 +155,56 @@ def log_joint(
     along: Float[Array, " p"],
     held: Held,
 ) -> Float[Array, ""]:
-    """log p(X, Y | kappa, G, H) up to a constant, kappa and ``along`` in the order of columns."""
-    d, p, rejected = layout.d, layout.p, held.rejected
-    total = jnp.sum(kappa * (along + held.along))
-    for j in range(p):
-        drawn = n + jnp.sum(rejected.count[j:])
-        total = total - drawn * log_h(d - j, kappa[j])
-    for r in range(1, p):
-        log_rejected = joint.with_gradient(partial(_log_rejected_and_slope, d - r, layout))
-        total = total + log_rejected(
-            kappa[r], rejected.points[r - 1], rejected.offset, rejected.count[r - 1]
-        )
-    return total
+    """log p(X, Y | kappa, G, H) up to a constant, kappa and ``along`` in the order of columns.
 
-
-def _log_rejected_and_slope(
-    m: int,
-    layout: Layout,
-    kappa: Float[Array, ""],
-    taken: Float[Array, " rows"],
-    offset: Int[Array, ""],
-    count: Int[Array, ""],
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Sum of log(1 - h_m(kappa √(1-c)) / h_m(kappa)) over ``count`` of ``taken``.
-
-    And its derivative in kappa.
+    Differentiable in kappa.
     """
+    joint_and_slopes = joint.with_gradient(partial(_joint_and_slopes, layout))
+    return joint_and_slopes(kappa, n, along + held.along, held.rejected)
 
-    def of_one(kappa: Float[Array, ""], c: Float[Array, ""]) -> Float[Array, ""]:
-        return log1mexp(log_h_drop(m, kappa, c))
 
-    return joint.total(of_one, kappa, (taken,), count, layout.rows.chunk, offset=offset)
+def _joint_and_slopes(
+    layout: Layout,
+    kappa: Float[Array, " p"],
+    n: Int[Array, ""],
+    along: Float[Array, " p"],
+    rejected: Rejected,
+) -> tuple[Float[Array, ""], Float[Array, " p"]]:
+    """The log joint and its gradient: one pass for all columns, and one for all rejections."""
+    d, p = layout.d, layout.p
+    at = evaluated(tuple(d - j for j in range(p)), kappa)
+    later = jnp.cumsum(jnp.append(rejected.count, 0)[::-1])[::-1]  # stopped behind column j
+    drawn = n + later
+    value = jnp.sum(kappa * along - drawn * at.log_h)
+    slopes = along - drawn * at.ratio
+    if p == 1:
+        return value, slopes
+    over_y, by_kappa = _over_rejections(layout, kappa[1:], rejected)
+    return value + jnp.sum(over_y), slopes + jnp.append(0.0, by_kappa)
+
+
+def _over_rejections(
+    layout: Layout, kappa: Float[Array, " stops"], rejected: Rejected
+) -> tuple[Float[Array, " stops"], Float[Array, " stops"]]:
+    """Sums of log(1 - h_m(kappa √(1-c)) / h_m(kappa)) over the rejections at each column.
+
+    And their derivatives in kappa. Chunks of all columns go side by side; what is behind the last
+    rejection of a column adds nothing.
+    """
+    chunk, count = layout.rows.chunk, rejected.count[:, None]
+    m = tuple(layout.d - r for r in range(1, layout.p))
+    large = evaluated(m, kappa[:, None])
+
+    def add(
+        sums: tuple[Float[Array, " stops"], Float[Array, " stops"]], start: Int[Array, ""]
+    ) -> tuple[Float[Array, " stops"], Float[Array, " stops"]]:
+        first = rejected.offset + start
+        rows = [lax.dynamic_slice_in_dim(c, first, chunk) for c in rejected.points]
+        used = start + jnp.arange(chunk, dtype=jnp.int32)[None, :] < count
+        drop, ratio = dropped(m, large, jnp.where(used, jnp.stack(rows), 0.5))
+        slope = slope_of_log1mexp(drop) * (ratio - large.ratio)
+        parts = (jnp.sum(jnp.where(used, x, 0.0), axis=1) for x in (log1mexp(drop), slope))
+        return sums[0] + next(parts), sums[1] + next(parts)
+
+    nothing = jnp.zeros_like(kappa), jnp.zeros_like(kappa)
+    return joint.in_chunks(add, nothing, jnp.max(rejected.count), chunk)

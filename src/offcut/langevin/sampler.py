@@ -25,25 +25,27 @@ approximation in place of Z, given G: the paper's approximate sampler. It is not
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from offcut.base import OK, Info, Kernel, LogDensity, Sampler, Stage, Stats, Variable
 from offcut.errors import StartError
 from offcut.kernels.tuning import Tuning, stepped
 from offcut.langevin import draws
-from offcut.langevin.normaliser import approximate_log_normaliser, log_normaliser, log_normaliser_of
+from offcut.langevin.normaliser import approximate_log_normaliser, log_normalisers_of
 from offcut.langevin.rejections import Layout
 from offcut.langevin.von_mises_fisher import deviations
 from offcut.methods import MethodSettings
 from offcut.models.prior import Prior
+from offcut.numerics import keys
 from offcut.numerics.types import KeyArray
+from offcut.programs.compiled import Program
 
 
 def turn(
@@ -54,13 +56,17 @@ def turn(
     H: Float[Array, "p p"],
 ) -> tuple[Float[Array, "d p"], Float[Array, "p p"]]:
     """Turn every pair of columns once; S is the sum of the frames."""
-    for index, (i, j) in enumerate(itertools.combinations(range(kappa.shape[0]), 2)):
+    first, second = (jnp.asarray(part) for part in np.triu_indices(kappa.shape[0], 1))
+
+    def turn_pair(index: Int[Array, ""], frames: tuple[jax.Array, jax.Array]) -> tuple:
+        (G, H), i, j = frames, first[index], second[index]
         M = G.T @ S @ H
         gap = kappa[i] - kappa[j]
         along, across = 0.5 * gap * (M[i, i] - M[j, j]), 0.5 * gap * (M[i, j] + M[j, i])
         phi = 0.5 * _von_mises(jax.random.fold_in(key, index), along, across)
-        G, H = _turned(G, i, j, phi), _turned(H, i, j, phi)
-    return G, H
+        return _turned(G, i, j, phi), _turned(H, i, j, phi)
+
+    return lax.fori_loop(0, first.shape[0], turn_pair, (G, H))
 
 
 def _von_mises(
@@ -75,7 +81,7 @@ def _von_mises(
 
 
 def _turned(
-    columns: Float[Array, "rows p"], i: int, j: int, phi: Float[Array, ""]
+    columns: Float[Array, "rows p"], i: Int[Array, ""], j: Int[Array, ""], phi: Float[Array, ""]
 ) -> Float[Array, "rows p"]:
     first = jnp.cos(phi) * columns[:, i] + jnp.sin(phi) * columns[:, j]
     second = jnp.cos(phi) * columns[:, j] - jnp.sin(phi) * columns[:, i]
@@ -84,6 +90,12 @@ def _turned(
 
 #: Starting concentrations of different chains differ by about this factor, e^SHAKE.
 SHAKES = (0.3, 0.1, 0.0)
+#: So many draws of a prior are tried where the data's own estimates are outside of it.
+DRAWS_OF_PRIOR = 100
+#: A start that would need so many times the budget is hopeless.
+HOPELESS_START = 5.0
+#: Without a budget, more proposals a sweep than this are hopeless.
+MOST_PROPOSALS = 1e8
 
 
 class LangevinData(NamedTuple):
@@ -105,6 +117,18 @@ class State(NamedTuple):
     tuning: Tuning
     own: Any
     V: Float[Array, "p p"]
+
+
+class First(NamedTuple):
+    """Where a chain starts: its state, and whether that is possible.
+
+    ``share``: about how many proposals are accepted at ``kappa``, where there are any.
+    """
+
+    state: State
+    fine: Bool[Array, ""]
+    kappa: Float[Array, " p"]
+    share: Float[Array, ""]
 
 
 #: What an update of kappa gives: the state, statistics, and a status.
@@ -132,44 +156,90 @@ class LangevinSampler(Sampler):
         self.adapts = self.kernel.adapts
         self.kernel_name = repr(self.kernel)
         self.draws_rejections = self.proposes and self.layout.p > 1
+        self._first = Program(self._near_estimate, "start")
+        self._first_of_prior = Program(self._of_prior, "start_in_prior")
 
     def kappa(self, position: Float[Array, " p"]) -> Float[Array, " p"]:
         return self.prior.constrain(position, {})["kappa"]
 
     def start(self, key: KeyArray, data: LangevinData, budget: int) -> State:
         """Near the estimates that each column alone would give; chains are shaken apart."""
-        key_kappa, key_own = jax.random.split(key)
+        return self.first(key, data, budget).state
+
+    def first(self, key: KeyArray, data: LangevinData, budget: int) -> First:
+        """A first state and what was computed with it (host side)."""
+        key_kappa, _ = keys.split(key)
         G, H, kappa = first_estimate(data, self.infer_H)
-        position = self._first_position(key_kappa, kappa)
-        n, p = int(data.n), self.layout.p
-        state = State(
-            position,
-            jnp.asarray(G),
-            jnp.asarray(H),
-            self.kernel.first_tuning(n, p),
-            None,
-            jnp.array(data.V, copy=True),  # the state is given away in every call
-        )
-        return state._replace(own=self.first_own(key_own, state, data, budget))
+        first = self._first(key_kappa, G, H, kappa, data)
+        if not first.fine:
+            first = self._first_of_prior(key_kappa, G, H, data)
+        if not first.fine:
+            raise StartError(
+                f"no place to start: the prior of kappa excludes {np.round(kappa, 3).tolist()}, "
+                "where the data would start, and has no finite density at "
+                f"{DRAWS_OF_PRIOR} of its own draws"
+            )
+        if self.proposes:
+            refuse_hopeless(np.asarray(first.kappa), float(first.share), int(data.n), budget)
+        return first
 
-    def _first_position(self, key: KeyArray, kappa: np.ndarray) -> Float[Array, " p"]:
-        for attempt, shake in enumerate(SHAKES):
-            noise = shake * jax.random.normal(jax.random.fold_in(key, attempt), kappa.shape)
-            position = self.prior.unconstrain({"kappa": jnp.asarray(kappa) * jnp.exp(noise)})
-            if np.isfinite(position).all() and np.isfinite(self.prior.log_density(position, {})):
-                return position
-        for attempt in range(100):  # a prior that excludes what the data say
-            drawn = self.prior.sample(jax.random.fold_in(key, 100 + attempt))
-            position = self.prior.unconstrain(drawn)
-            if np.isfinite(position).all() and np.isfinite(self.prior.log_density(position, {})):
-                return position
-        raise StartError(
-            f"no place to start: the prior of kappa excludes {np.round(kappa, 3).tolist()}, where "
-            "the data would start, and has no finite density at 100 of its own draws"
-        )
+    def _near_estimate(
+        self,
+        key: KeyArray,
+        G: Float[Array, "d p"],
+        H: Float[Array, "p p"],
+        kappa: Float[Array, " p"],
+        data: LangevinData,
+    ) -> First:
+        """The first of some shaken estimates that the prior allows."""
 
-    def first_own(self, key: KeyArray, state: State, data: LangevinData, budget: int) -> Any:
-        """What else the sampler keeps."""
+        def tried(at: tuple) -> tuple[Float[Array, " p"], Bool[Array, ""]]:
+            index, shake = at
+            noise = shake * jax.random.normal(jax.random.fold_in(key, index), kappa.shape)
+            return self._judged(kappa * jnp.exp(noise))
+
+        positions, fine = lax.map(tried, (jnp.arange(len(SHAKES)), jnp.array(SHAKES)))
+        chosen = jnp.argmax(fine)
+        return self._completed(positions[chosen], fine[chosen], G, H, data)
+
+    def _of_prior(
+        self, key: KeyArray, G: Float[Array, "d p"], H: Float[Array, "p p"], data: LangevinData
+    ) -> First:
+        """A draw of a prior that excludes what the data say."""
+
+        def again(so_far: tuple) -> tuple:
+            attempt, _, _ = so_far
+            drawn = self.prior.sample(jax.random.fold_in(key, DRAWS_OF_PRIOR + attempt))
+            return attempt + 1, *self._judged(drawn["kappa"])
+
+        nowhere = jnp.int32(0), jnp.zeros(self.layout.p), jnp.array(False)
+        _, position, fine = lax.while_loop(
+            lambda so_far: ~so_far[2] & (so_far[0] < DRAWS_OF_PRIOR), again, nowhere
+        )
+        return self._completed(position, fine, G, H, data)
+
+    def _judged(self, kappa: Float[Array, " p"]) -> tuple[Float[Array, " p"], Bool[Array, ""]]:
+        """The position of ``kappa``, and whether a chain can start there."""
+        position = self.prior.unconstrain({"kappa": kappa})
+        possible = jnp.isfinite(self.prior.log_density(position, {}))
+        return position, possible & jnp.all(jnp.isfinite(position))
+
+    def _completed(
+        self,
+        position: Float[Array, " p"],
+        fine: Bool[Array, ""],
+        G: Float[Array, "d p"],
+        H: Float[Array, "p p"],
+        data: LangevinData,
+    ) -> First:
+        kappa = self.kappa(position)
+        share = draws.expected_acceptance(kappa, self.layout.d) if self.proposes else jnp.ones(())
+        tuning = self.kernel.first_tuning(data.n, self.layout.p)
+        state = State(position, G, H, tuning, self.first_own(), data.V)
+        return First(state, fine, kappa, share)
+
+    def first_own(self) -> Any:
+        """What else the sampler keeps, at first."""
         return ()
 
     def move(self, key: KeyArray, state: State, stage: Stage, data: LangevinData) -> Moved:
@@ -254,6 +324,30 @@ def first_estimate(data: LangevinData, infer_H: bool) -> tuple[np.ndarray, np.nd
     return G, H, tau * (d - tau**2) / (1 - tau**2)
 
 
+def refuse_hopeless(kappa: Float[np.ndarray, " p"], share: float, n: int, budget: int) -> None:
+    """Raise where a sweep would need far more rejections than the budget allows.
+
+    ``share`` of the proposals are accepted.
+    """
+    expected = n * (1 / share - 1) if share > 0 else np.inf
+    if expected > min(HOPELESS_START * max(budget, n), MOST_PROPOSALS):
+        raise StartError(
+            f"at kappa = {np.round(kappa, 2).tolist()} about {share:.0e} of the proposals are "
+            f"accepted, so a sweep would reject about {expected:.0e} of them, far more than the "
+            f"budget. {what_to_do(kappa)}"
+        )
+
+
+def what_to_do(kappa: np.ndarray) -> str:
+    """Where a budget is too small."""
+    if len(kappa) <= 4:
+        return "Raise the budget"
+    return (
+        f"Many columns of similar concentration ({len(kappa)} here) are out of reach of rejection "
+        'sampling: raise the budget, or use method="asymptotic", which is approximate'
+    )
+
+
 class UnaugmentedSampler(LangevinSampler):
     """A kernel on a density of kappa that can be evaluated."""
 
@@ -285,7 +379,8 @@ class CollapsedSampler(UnaugmentedSampler):
     ) -> Float[Array, ""]:
         """log Z(S H kappa + F0) - n log Z(kappa)."""
         joint = (data.S @ state.H) * kappa[None, :] + data.F0
-        return log_normaliser_of(joint) - data.n * log_normaliser(kappa, self.layout.d)
+        of_joint, of_kappa = log_normalisers_of(joint, kappa[None])
+        return of_joint - data.n * of_kappa
 
 
 class AsymptoticSampler(UnaugmentedSampler):

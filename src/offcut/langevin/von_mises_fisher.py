@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from offcut.numerics.arrays import materialised
 from offcut.numerics.types import KeyArray
@@ -40,8 +40,12 @@ def unit(vectors: Float[Array, "n d"]) -> Float[Array, "n d"]:
     return vectors / jnp.where(length > 0, length, 1.0)
 
 
+#: A dimension, known here or only to the compiled program.
+Whole = int | Int[Array, ""]
 #: Of so many entries one may be tried again in each further round.
 PENDING = 4
+#: So many entries or fewer are not worth being put side by side.
+FEW = 16
 #: Below this concentration the closed form for m = 3 is the uniform one to rounding.
 _FLAT = 1e-9
 
@@ -60,6 +64,18 @@ def deviations(key: KeyArray, m: int, kappa: Float[Array, " n"]) -> Float[Array,
     return _by_rejection(key, m, kappa)
 
 
+def deviations_of_column(
+    key: KeyArray, d: int, p: int, r: Int[Array, ""], kappa: Float[Array, " n"]
+) -> Float[Array, " n"]:
+    """``deviations`` for column r of p in R^d, where R^(d-r) is left: r is known when it runs."""
+    if p == 1:
+        return deviations(key, d, kappa)
+    if d > p:
+        return _by_rejection(key, d - r, kappa)
+    in_plane = _by_rejection(key, jnp.maximum(d - r, 2), kappa)
+    return jnp.where(r == d - 1, deviations(key, 1, kappa), in_plane)
+
+
 def uniform_cosines(key: KeyArray, m: int, count: int) -> Float[Array, " {count}"]:
     """One coordinate of ``count`` uniform directions in R^m."""
     if m == 1:
@@ -70,10 +86,15 @@ def uniform_cosines(key: KeyArray, m: int, count: int) -> Float[Array, " {count}
     return jnp.cos(2.0 * np.pi * uniforms[0]) * _radius(m, uniforms[-1])
 
 
-def _by_rejection(key: KeyArray, m: int, kappa: Float[Array, " n"]) -> Float[Array, " n"]:
-    """One try for all; then the few that failed are put side by side and tried until they pass."""
+def _by_rejection(key: KeyArray, m: Whole, kappa: Float[Array, " n"]) -> Float[Array, " n"]:
+    """One try for all; then the few that failed are put side by side and tried until they pass.
+
+    Few entries are all tried until the last of them has passed.
+    """
     count = kappa.shape[0]
-    size = max(1, count // PENDING)
+    if count <= FEW:
+        return _all_until_passed(key, m, kappa)
+    size = count // PENDING
     e, done = materialised(kappa[0], lambda: _try(key, m, kappa))
 
     def waiting(state: tuple) -> jax.Array:
@@ -99,8 +120,18 @@ def _by_rejection(key: KeyArray, m: int, kappa: Float[Array, " n"]) -> Float[Arr
     return lax.while_loop(waiting, some, (jnp.int32(0), e, done))[1]
 
 
+def _all_until_passed(key: KeyArray, m: Whole, kappa: Float[Array, " n"]) -> Float[Array, " n"]:
+    def again(state: tuple) -> tuple:
+        turn, found, passed = state
+        new, accepted = _try(jax.random.fold_in(key, turn), m, kappa)
+        return turn + 1, jnp.where(passed, found, new), passed | accepted
+
+    nothing = jnp.int32(0), jnp.zeros_like(kappa), jnp.zeros(kappa.shape, bool)
+    return lax.while_loop(lambda state: ~jnp.all(state[2]), again, nothing)[1]
+
+
 def _try(
-    key: KeyArray, m: int, kappa: Float[Array, " n"]
+    key: KeyArray, m: Whole, kappa: Float[Array, " n"]
 ) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
     """A proposal for each entry of ``kappa``, and whether it is accepted."""
     b = (m - 1) / (2.0 * kappa + jnp.sqrt(4.0 * kappa**2 + (m - 1) ** 2))
@@ -112,11 +143,13 @@ def _try(
     return e, ~(jnp.log(uniforms[2]) > log_ratio)  # NaN passes: it must not be tried for ever
 
 
-def _beta_to_deviation(m: int, u: jax.Array, v: jax.Array, b: jax.Array) -> jax.Array:
+def _beta_to_deviation(m: Whole, u: jax.Array, v: jax.Array, b: jax.Array) -> jax.Array:
     z = 0.5 * (1.0 + jnp.cos(2.0 * np.pi * v) * _radius(m, u))
     return 2.0 * b * z / (1.0 - (1.0 - b) * z)
 
 
-def _radius(m: int, u: jax.Array) -> jax.Array | float:
+def _radius(m: Whole, u: jax.Array) -> jax.Array | float:
     """Length of the projection of a uniform direction in R^m on a plane."""
-    return 1.0 if m == 2 else jnp.sqrt(-jnp.expm1(2.0 / (m - 2) * jnp.log(u)))
+    if isinstance(m, int) and m == 2:
+        return 1.0
+    return jnp.sqrt(-jnp.expm1(2.0 / (m - 2) * jnp.log(u)))  # 2 / 0 is infinite: 1 for m = 2

@@ -26,13 +26,14 @@ from offcut.augmentation.rejections import settle
 from offcut.base import MOST_REJECTED, OK, Stage
 from offcut.errors import TrustWarning
 from offcut.kernels.tuning import target_of, tuned
-from offcut.langevin.augmented import refuse_hopeless
-from offcut.langevin.draws import acceptance
 from offcut.langevin.proposals import log_envelope
 from offcut.langevin.rejections import run
 from offcut.langevin.sampler import LangevinData, LangevinSampler, Moved, State
 from offcut.methods import PseudoMarginal
+from offcut.numerics import keys
+from offcut.numerics.arrays import as_argument
 from offcut.numerics.types import KeyArray
+from offcut.programs.compiled import Program
 from offcut.samplers.walk import decided, log_power_estimate
 
 #: Acceptances that an estimate waits for at the most.
@@ -57,8 +58,7 @@ class WalkSampler(LangevinSampler):
     proposes = True
     smallest_scale = 0.0
 
-    def first_own(self, key: KeyArray, state: State, data: LangevinData, budget: int) -> Walked:
-        refuse_hopeless(np.asarray(self.kappa(state.position)), int(data.n), budget, self.layout.d)
+    def first_own(self) -> Walked:
         return Walked(jnp.int32(0), jnp.zeros(()), jnp.int32(0))
 
     def log_ratio(
@@ -125,15 +125,14 @@ class PseudoMarginalSampler(WalkSampler):
         # The noise of the estimate does not vanish with the step: without a floor warm-up would
         # chase the target acceptance down to a step of zero.
         self.smallest_scale = 0.24 / self.layout.p**0.5
-        self._first = jax.jit(self._estimate)
+        self._first_estimate = Program(self._estimate, "first_estimate")
 
-    def first_own(self, key: KeyArray, state: State, data: LangevinData, budget: int) -> Walked:
+    def start(self, key: KeyArray, data: LangevinData, budget: int) -> State:
         """r is fixed here for the whole run."""
-        walked = super().first_own(key, state, data, budget)
-        n, at = int(data.n), self.kappa(state.position)
-        wanted = PseudoMarginal.of(self.method_settings).acceptances
+        first = self.first(key, data, budget)
+        n, wanted = int(data.n), PseudoMarginal.of(self.method_settings).acceptances
         if wanted is None:
-            share = 1 - float(acceptance(at, self.layout.d))
+            share = 1 - float(first.share)
             wanted = int(np.clip(n * n * share, n, MOST_ACCEPTANCES))
             if n * n * share > NOISY * MOST_ACCEPTANCES:
                 warnings.warn(
@@ -143,8 +142,11 @@ class PseudoMarginalSampler(WalkSampler):
                     TrustWarning,
                     stacklevel=2,
                 )
-        estimate = self._first(key, at, jnp.int32(wanted), data.n)
-        return walked._replace(log_estimate=estimate, acceptances=jnp.int32(wanted))
+        _, key_own = keys.split(key)
+        acceptances = as_argument(np.int32(wanted))
+        estimate = self._first_estimate(key_own, first.kappa, acceptances, data.n)
+        walked = Walked(as_argument(np.int32(0)), estimate, acceptances)
+        return first.state._replace(own=walked)
 
     def _estimate(
         self, key: KeyArray, kappa: Float[Array, " p"], wanted: Int[Array, ""], n: Int[Array, ""]

@@ -30,6 +30,11 @@ def log1mexp(x: float | Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 @log1mexp.defjvp
 def _log1mexp_jvp(primals: tuple, tangents: tuple) -> tuple:
     (x,), (dx,) = primals, tangents
-    inside = x < 0
-    slope = jnp.where(inside, -1.0 / jnp.expm1(-jnp.where(inside, x, -1.0)), 0.0)
+    slope = slope_of_log1mexp(x)
     return log1mexp(x), jnp.where(slope == 0, 0.0, slope * dx)
+
+
+def slope_of_log1mexp(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """The derivative of ``log1mexp``."""
+    inside = x < 0
+    return jnp.where(inside, -1.0 / jnp.expm1(-jnp.where(inside, x, -1.0)), 0.0)

@@ -38,6 +38,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 from jaxtyping import PyTree, jaxtyped
 from numpyro.distributions.util import lazy_property
 
+from offcut.numerics.arrays import as_argument
+
 _numbers = itertools.count()
 #: Attributes that hold compiled code or what can be made again, never a setting.
 _NO_SETTINGS = ("programs", "_blocks")
@@ -293,8 +295,10 @@ def _made_of(value: dist.Distribution) -> Iterator[tuple[str, object]]:
 def _computed(value: dist.Distribution) -> Iterator[ClosedJaxpr | type]:
     """The traced density and draw of a distribution, whose class may have settings of its own."""
     point = jax.ShapeDtypeStruct((*value.batch_shape, *value.event_shape), np.float64)
+    # jax.random.key(0), without a program to make it
+    key = jax.random.wrap_key_data(as_argument(np.zeros(2, np.uint32)), impl="threefry2x32")
     with jax.enable_x64(True):
-        for function, argument in ((value.log_prob, point), (value.sample, jax.random.key(0))):
+        for function, argument in ((value.log_prob, point), (value.sample, key)):
             try:
                 yield traced(function, argument)
             except Exception as error:  # an improper one has no draws
