@@ -78,7 +78,7 @@ class MixtureSampler(Sampler, Generic[State]):
             f"BlockedGibbs(weights={self.process_on!r}, split_merge={moves}, reshape={reshapes})"
         )
         self._begin = Program(self._first_draw, "start", quick=True)
-        self._probability = Program(self.window.probability, "window", quick=True)
+        self._probability = Program(self.window.probability, "window")
 
     def probability_of(
         self, x: Float[np.ndarray, "n ..."], group: Int[np.ndarray, " n"]
