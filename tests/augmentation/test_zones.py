@@ -12,7 +12,7 @@ import xarray as xr
 
 import offcut
 from offcut.augmentation.hidden import find_clamped
-from offcut.augmentation.impute import first_imputed, refuse_impossible_zones
+from offcut.augmentation.impute import first_imputed, first_moves, refuse_impossible_zones
 from offcut.checks.looks import pile_ups
 from offcut.errors import DataError, ModelError, StartError
 from offcut.result.diagnostics import Run
@@ -168,8 +168,9 @@ def refuse(model, data, covariates=None):
     """What every sampler does before its first step; sampling would only add time."""
     with jax.enable_x64(True):
         arrays = observe(model, data, covariates)[0]
-        theta = {"loc": jnp.asarray(0.3)}
-        refuse_impossible_zones(model, jax.random.key(0), theta, arrays, first_imputed(arrays))
+        theta, first = {"loc": jnp.asarray(0.3)}, first_imputed(arrays)
+        moved = jax.jit(lambda: first_moves(model, jax.random.key(0), theta, arrays, first))()
+        refuse_impossible_zones(model, theta, arrays, moved)
 
 
 def test_vectors_clamped_where_the_window_ends():

@@ -9,7 +9,8 @@ import pytest
 from scipy import special, stats
 
 import offcut
-from offcut.checks.unvisited import draw_points, likelihoods, look_beyond
+from offcut.checks import unvisited
+from offcut.checks.unvisited import Seen, cloud_of, likelihoods, look_beyond
 from offcut.driver.chains import Drawn
 from offcut.samplers.choice import observe
 from statistical.truth import Grid
@@ -119,16 +120,31 @@ def test_nothing_lies_beyond_a_healthy_run(informative, seed):
 def test_the_constant_is_known_where_nothing_is_accepted(vague):
     """log Z at acceptance rates down to 1e-30, from points that were drawn where it is high."""
     x = data(0.0, 0)
-    near = [{"loc": np.float64(loc), "scale": np.float64(1.0)} for loc in (-1.0, 0.0, 0.3)]
-    wide = [{"loc": np.float64(0.0), "scale": np.float64(3.0)}]
+    wide, near = unvisited.PRIOR_REFERENCES, unvisited.RUN_REFERENCES
+    references = {
+        "loc": np.concatenate([np.zeros(wide), np.resize([-1.0, 0.0, 0.3], near)]),
+        "scale": np.concatenate([np.full(wide, 3.0), np.ones(near)]),
+    }
+    size = 8192
     loc, scale = np.array([-1.5, -9.0, -30.0, -60.0]), np.array([1.2, 2.6, 5.0, 7.0])
     with jax.enable_x64(True):
-        points = draw_points(vague, jax.random.key(0), near, wide, 8192)
-        at = np.stack([loc, np.log(scale)], axis=1)
-        found = jax.jit(likelihoods(vague, N))(at, x, points.points, points.log_mixture)
-    log_z = np.asarray(found["log_z"]) + points.log_scale
+        drawn = jax.jit(lambda *given: unvisited._points_from(vague, *given))
+        points, used, rates = drawn(jax.random.key(0), references, np.int32(size))
+        over = jax.vmap(jax.vmap(vague.log_observed, (None, 0)), (0, None))
+        nothing = np.zeros((0, 2))
+        cloud = cloud_of(
+            Seen(nothing, {}, nothing, points, over(references, points), used, rates), size
+        )
+        at = np.zeros((unvisited.BATCH, 2))
+        at[:4] = np.stack([loc, np.log(scale)], axis=1)
+        observed = observe(vague, x, None)[0]
+        found = jax.jit(likelihoods(vague))(
+            at, np.int32(4), observed, cloud.points, cloud.log_mixture, np.int32(size)
+        )
+    found = {name: np.asarray(found[name])[:4] for name in ("log_z", "spread")}
+    log_z = found["log_z"] + cloud.log_scale
     assert special.log_ndtr(loc / scale).min() < np.log(1e-15)
-    noise = np.sqrt(np.asarray(found["spread"]) / 8192)
+    noise = np.sqrt(found["spread"] / size)
     assert np.all(noise < 0.05)
     # Noise of these points, and that of the rate which fixes the scale of all.
     assert np.all(np.abs(log_z - special.log_ndtr(loc / scale)) < 6 * np.hypot(noise, 0.02))

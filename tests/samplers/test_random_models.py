@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -97,6 +98,6 @@ def test_the_dozen_finds_an_observation_that_is_left_out(monkeypatch):
 
 def test_the_dozen_finds_starts_where_data_are_impossible(monkeypatch):
     """Uniform(0, b): a chain is shaken to b below a datum, and stays there or says so."""
-    monkeypatch.setattr("offcut.samplers.start.is_possible", lambda *_: True)
+    monkeypatch.setattr("offcut.samplers.start.is_possible", lambda *_: jnp.array(True))
     with pytest.raises((AssertionError, ModelError), match=r"disagrees|not finite at theta"):
         compare(12, DOZEN)

@@ -14,12 +14,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree, Shaped
 
-from offcut.augmentation.hidden import Flat, Vector, log_possible, recorded_shape, spread, zones_of
+from offcut.augmentation.hidden import (
+    FEWEST,
+    Flat,
+    Vector,
+    log_possible,
+    recorded_shape,
+    spread,
+    zones_of,
+)
 from offcut.errors import StartError
-from offcut.models.data import Covariates, Hidden, HostPoints, Parts, Whole
+from offcut.models.data import Covariates, Hidden, HostPoints, Parts, Whole, pad_rows
 from offcut.models.prior import Theta
 from offcut.models.recording import Clamped, in_zones
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.arrays import bucket
+from offcut.numerics.keys import from_seed
 from offcut.numerics.rendering import shown
 from offcut.numerics.types import KeyArray, Point, Points
 
@@ -35,7 +45,7 @@ def with_possible_values(
     model: RejectionModel, points: HostPoints, hidden: Hidden, covariates: Covariates
 ) -> HostPoints:
     """The points with possible values in place of what is hidden; an error where there are none."""
-    key = jax.random.key(0)
+    key = from_seed(0)
     scale = spread(points, jax.tree.leaves(points)[0].shape[0])
     for kind in hidden:
         if kind is None:
@@ -44,7 +54,8 @@ def with_possible_values(
         rows = kind.rows[:count]
         is_possible = model.compiled("is possible", _is_possible(model), quick=True)
         given = jax.tree.map(lambda a, rows=rows: a[rows], (points, covariates))
-        wanted = np.flatnonzero(~np.asarray(is_possible(key, *given)))
+        padded = pad_rows(given, bucket(count, FEWEST))
+        wanted = np.flatnonzero(~np.asarray(is_possible(key, *padded))[:count])
         if not wanted.size:
             continue
         known = jax.tree.map(lambda a, count=count: a[:count], kind[:-2])

@@ -20,11 +20,20 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
 from offcut.errors import DataError, ModelError
-from offcut.models.data import Covariates, Hidden, HostPoints, Parts, PointLike, Whole
+from offcut.models.data import (
+    Covariates,
+    Hidden,
+    HostPoints,
+    Parts,
+    PointLike,
+    Whole,
+    pad_rows,
+)
 from offcut.models.prior import Theta
 from offcut.models.recording import Clamped, Zone, in_zones
 from offcut.models.rejection import RejectionModel
 from offcut.numerics.arrays import as_argument, bucket
+from offcut.numerics.keys import from_seed, rolled
 from offcut.numerics.rendering import shown
 from offcut.numerics.types import KeyArray, Point, Points
 
@@ -302,25 +311,31 @@ def _with_latent_parts(
                     "continuous ones can be drawn: sum it out"
                 )
     n = jax.tree.leaves(recorded)[0].shape[0]
-    key = jax.random.key(0)
-    theta = model.prior.sample(key)
-
-    def draw(key: KeyArray, *covariate: Point) -> Point:
-        return model.propose(key, theta, *covariate)
-
-    drawn = jax.jit(jax.vmap(draw))(jax.random.split(key, n), *covariates)
     whole = recorded if isinstance(recorded, dict) else None
     if whole is None:  # measurement error: the noisy value is the natural guess
         (observed,) = (name for name in like if name not in model.latent)
-        whole = {observed: jnp.asarray(recorded)}
-    points = {**drawn, **jax.tree.map(jnp.asarray, whole)}
-    for name in model.latent:
-        same = [k for k in whole if _alike(like[k], like[name])]
-        if len(same) == 1:
-            guess = {**points, name: points[same[0]].astype(like[name].dtype)}
-            fine = jax.vmap(lambda p, *c: model.possible(theta, p, *c))(guess, *covariates)
-            points = {**points, name: _chosen(fine, guess[name], points[name])}
-    return jax.tree.map(np.asarray, points)
+        whole = {observed: recorded}
+
+    def guessed(key: KeyArray, whole: dict[str, Points], covariates: Covariates) -> Points:
+        key = rolled(key)
+        theta = model.prior.sample(key)
+
+        def draw(key: KeyArray, *covariate: Point) -> Point:
+            return model.propose(key, theta, *covariate)
+
+        rows = jax.tree.leaves(whole)[0].shape[0]
+        points = {**jax.vmap(draw)(jax.random.split(key, rows), *covariates), **whole}
+        for name in model.latent:
+            same = [k for k in whole if _alike(like[k], like[name])]
+            if len(same) == 1:
+                guess = {**points, name: points[same[0]].astype(like[name].dtype)}
+                fine = jax.vmap(lambda p, *c: model.possible(theta, p, *c))(guess, *covariates)
+                points = {**points, name: _chosen(fine, guess[name], points[name])}
+        return points
+
+    program = model.compiled("first guesses", guessed, quick=True)
+    points = program(from_seed(0), *pad_rows((whole, covariates), bucket(n, FEWEST)))
+    return jax.tree.map(lambda a: np.asarray(a)[:n], points)
 
 
 def _alike(a: PointLike, b: PointLike) -> bool:
@@ -341,11 +356,12 @@ def _zone_numbers(
     zones = zones_of(model, shape)
     if not zones:
         return np.full(n, -1)
-    inside = np.asarray(
-        jax.vmap(lambda x, *c: in_zones(zones, x, *c))(
-            jax.tree.map(jnp.asarray, recorded), *covariates
-        )
-    )
+
+    def which(recorded: Points, covariates: Covariates) -> Bool[Array, "rows zones"]:
+        return jax.vmap(lambda x, *c: in_zones(zones, x, *c))(recorded, *covariates)
+
+    program = model.compiled("zones of data", which, quick=True)
+    inside = np.asarray(program(*pad_rows((recorded, covariates), bucket(n, FEWEST))))[:n]
     several = np.flatnonzero(inside.sum(axis=1) > 1)
     if several.size:
         value = shown(jax.tree.map(lambda a: a[several[0]], recorded))

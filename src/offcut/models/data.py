@@ -20,6 +20,7 @@ from numpyro.distributions import constraints
 
 from offcut.errors import DataError, ModelError, OffcutError
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.keys import from_seed
 from offcut.numerics.rendering import shown
 from offcut.numerics.types import KeyArray, Point, Points
 
@@ -221,7 +222,7 @@ def point_like(model: RejectionModel, covariates: Covariates) -> PointLike:
     def propose(key: KeyArray) -> Point:
         return model.propose(key, model.prior.sample(key), *first)
 
-    return _traced(model, "propose (or base)", propose, jax.random.key(0), bool(covariates))
+    return _traced(model, "propose (or base)", propose, from_seed(0), bool(covariates))
 
 
 def recorded_like(model: RejectionModel, like: PointLike) -> PointLike:
@@ -346,7 +347,7 @@ def refuse_outside_support(
     def look(key: KeyArray, covariate: tuple[Point, ...]) -> None:
         met.append(source.base(model.prior.sample(key), *covariate))
 
-    jax.eval_shape(look, jax.random.key(0), jax.tree.map(lambda a: a[0], covariates))
+    jax.eval_shape(look, from_seed(0), jax.tree.map(lambda a: a[0], covariates))
     base, support = met[0], met[0].support
     while isinstance(base, dist.Independent | dist.ExpandedDistribution):  # copies in a vector
         base = base.base_dist

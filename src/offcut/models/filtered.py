@@ -20,7 +20,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
 from offcut.errors import ModelError
-from offcut.models.prior import PriorLike, Theta, in_support, log_prob
+from offcut.models.prior import PriorLike, Theta, in_support, log_prob, made_of_numbers
 from offcut.models.recording import CensoringLike
 from offcut.models.rejection import ExactUpdates, Proposed, RejectionModel, checked_function
 from offcut.numerics.keys import with_native_fallback
@@ -50,7 +50,7 @@ def checked_distribution(function: Base, name: str, example: str) -> Base:
         )
 
     def call(*arguments: Theta | Point) -> dist.Distribution:
-        distribution = function(*arguments)
+        distribution = made_of_numbers(lambda: function(*arguments))
         if not isinstance(distribution, dist.Distribution):
             came = (
                 "an array" if isinstance(distribution, jax.Array) else type(distribution).__name__

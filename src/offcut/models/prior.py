@@ -121,6 +121,46 @@ def _of_components(
     return jnp.stack([function(part, value) for part in mixture.component_distributions], axis=-1)
 
 
+def made_of_numbers(make: Callable[[], R]) -> R:
+    """What ``make`` returns; NumPyro's error where that is a distribution with invalid numbers.
+
+    NumPyro looks at the parameters of a distribution whenever one is made, also at those that are
+    traced, of which nothing can be said; for matrices that takes dozens of small programs. So here
+    it does not, and those that are numbers are looked at on the host.
+    """
+    if not dist.Distribution._validate_args:
+        return make()
+    with _TRACING, numpyro.validation_enabled(False):  # a setting of the whole process
+        made = make()
+    _refuse_invalid(made)
+    return made
+
+
+def _refuse_invalid(distribution: object) -> None:
+    if not isinstance(distribution, dist.Distribution):
+        return
+    # Of its own attribute where the user has set one.
+    if not vars(distribution).get("_validate_args", True):
+        return
+    inner = [getattr(distribution, name, None) for name in ("base_dist", "mixing_distribution")]
+    components = getattr(distribution, "component_distributions", None)
+    for part in (*inner, *(components or ())):
+        _refuse_invalid(part)
+    for name, value in distribution.get_args().items():
+        constraint = distribution.arg_constraints[name]
+        leaves = jax.tree.leaves((value, constraint))
+        if constraints.is_dependent(constraint) or any(map(_is_traced, leaves)):
+            continue
+        if not np.all(constraint(np.asarray(value))):
+            raise ValueError(
+                f"{type(distribution).__name__} distribution got invalid {name} parameter."
+            )
+
+
+def _is_traced(value: object) -> bool:
+    return isinstance(value, jax.core.Tracer)
+
+
 def _one_thread_at_a_time(function: Callable[A, R]) -> Callable[A, R]:
     @wraps(function)
     def guarded(*arguments: A.args, **options: A.kwargs) -> R:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool
+from jaxtyping import Array, ArrayLike, Bool, Shaped
 
 from offcut.errors import ModelError
 from offcut.numerics.rendering import call
-from offcut.numerics.types import Point, Points
+from offcut.numerics.types import Point
 
 #: A limit, or limits of all coordinates; or a function of the covariate that gives one.
 Limit = ArrayLike | Sequence[float] | Callable[..., ArrayLike]
@@ -92,10 +91,9 @@ def checked_censoring(censored: CensoringLike) -> Censoring:
     return zones
 
 
-def refuse_vague_zones(zones: tuple[Zone, ...], recorded: Points, *covariates: Points) -> None:
-    """Raise where a zone says neither yes nor no of one of the values (rows)."""
-    for zone in zones:
-        answers = np.asarray(jax.vmap(zone)(recorded, *covariates))
+def refuse_vague_zones(said: list[Shaped[np.ndarray, " rows"]]) -> None:
+    """Raise where a zone says neither yes nor no of one of the values, by its answers."""
+    for answers in said:
         vague = (answers != 0) & (answers != 1)
         if vague.any():
             raise ModelError(

@@ -26,7 +26,7 @@ from offcut.errors import ModelError
 from offcut.methods import REJECTION
 from offcut.models.prior import Position, Prior, PriorLike, Theta
 from offcut.models.recording import CensoringLike, Clamped, checked_censoring
-from offcut.numerics.keys import with_native_fallback
+from offcut.numerics.keys import from_seed, with_native_fallback
 from offcut.numerics.log1mexp import log1mexp
 from offcut.numerics.rendering import call
 from offcut.numerics.types import KeyArray, Point, Points
@@ -238,7 +238,7 @@ class RejectionModel(Model):
 
         program = traced(
             everything,
-            jax.random.key(0),
+            from_seed(0),
             np.zeros(self.prior.size),
             points,
             jax.tree.map(lambda a: a[0], covariates),

@@ -54,7 +54,7 @@ class Program(Generic[R]):
     def __init__(
         self,
         function: Callable[..., R],
-        name: str,
+        name: str = "program",
         donate: tuple[int, ...] = (),
         quick: bool = False,
     ) -> None:

@@ -151,7 +151,9 @@ class ModelSampler(Sampler, Generic[S]):
         """A place where the model accepts, with a first Y: one program, whatever it tries."""
         limit = min(budget, max(PATIENCE, 100 * int(data.n)))
         state, found, moved = self._begun(key, data, limit)
-        stuck = moved is not None and not all(np.all(flags) for flags in jax.tree.leaves(moved))
+        stuck = moved is not None and not all(
+            np.asarray(flags).all() for flags in jax.tree.leaves(moved)
+        )
         broken = bool(is_broken(np.asarray(found.run.worst.log_accept)))
         if found.found and not stuck and not broken:
             return state

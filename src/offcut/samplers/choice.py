@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from offcut.augmentation.first_values import with_possible_values
-from offcut.augmentation.hidden import hide
+from offcut.augmentation.hidden import FEWEST, hide
 from offcut.augmentation.rejections import Layout
 from offcut.base import Kernel, Model, Prepared, Request, Sampler
 from offcut.errors import ModelError, SettingsError
@@ -41,8 +40,9 @@ from offcut.models.data import (
 )
 from offcut.models.recording import refuse_vague_zones
 from offcut.models.rejection import RejectionModel
-from offcut.numerics.arrays import as_argument
-from offcut.numerics.types import KeyArray, Point
+from offcut.numerics.arrays import as_argument, bucket
+from offcut.numerics.keys import from_seed, rolled
+from offcut.numerics.types import KeyArray, Point, Points
 from offcut.programs.cache import kept_sampler
 from offcut.programs.identity import UnidentifiedError, digest
 from offcut.programs.precision import in_float64
@@ -64,6 +64,9 @@ def observe(
     like = point_like(model, covariate_trees)
     recorded = matched(came, recorded_like(model, like))
     check_scalars(model, like, covariate_trees)
+    rows = jax.tree.map(lambda a: jax.ShapeDtypeStruct((n, *a.shape), a.dtype), like)
+    check_exact_updates(model, rows)
+    model.identify(covariate_trees, rows if model.exact_updates else None)
     _check_zones(model, recorded, covariate_trees, n)
     points, hidden = recorded, None
     if model.leaves_open:
@@ -72,7 +75,6 @@ def observe(
         points = with_possible_values(model, points, hidden, covariate_trees)
     refuse_outside_support(model, points, hidden, covariate_trees)
     layout = Layout.of(n, point_size(like), covariates is not None, len(model.exact_updates))
-    check_exact_updates(model, points)
     named = named_arrays(recorded, "x")
     if covariates is not None:
         beside = named_arrays(jax.tree.map(np.asarray, covariate_trees[0]), "covariate")
@@ -98,9 +100,16 @@ def _check_zones(
         key_theta, key_point = jax.random.split(key)
         return model.recorded(model.propose(key_point, model.prior.sample(key_theta), *covariate))
 
-    drawn = jax.vmap(propose)(jax.random.split(jax.random.key(0), n), *covariates)
-    for rows in (jax.tree.map(jnp.asarray, recorded), drawn):
-        refuse_vague_zones(model.censored, rows, *covariates)
+    zones = model.censored
+
+    def answers(key: KeyArray, recorded: Points, covariates: Covariates) -> list[Points]:
+        rows = jax.tree.leaves(recorded)[0].shape[0]
+        drawn = jax.vmap(propose)(jax.random.split(rolled(key), rows), *covariates)
+        return [jax.vmap(zone)(x, *covariates) for x in (recorded, drawn) for zone in zones]
+
+    program = model.compiled("answers of zones", answers, quick=True)
+    padded = pad_rows((recorded, covariates), bucket(n, FEWEST))
+    refuse_vague_zones([np.asarray(a) for a in program(from_seed(0), *padded)])
 
 
 def prepare(
@@ -122,9 +131,6 @@ def prepare(
         prepared = Prepared(*model.prepare(request))
         return prepared._replace(sampler=_compiled_before(model, prepared.sampler))
     arrays, layout, observed = observe(rejection, data, covariates)
-    n = layout.exact_rows
-    points = None if n is None else jax.tree.map(lambda a: a[:n], arrays.points)
-    rejection.identify(arrays.covariates, points)
     return Prepared(build_sampler(rejection, layout, request, arrays.covariates), arrays, observed)
 
 

@@ -46,6 +46,7 @@ from offcut.models.data import Covariates, Observed, point_like
 from offcut.models.filtered import Truncated
 from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
+from offcut.numerics.keys import from_seed
 from offcut.numerics.log1mexp import log1mexp
 from offcut.numerics.rendering import shown
 from offcut.numerics.types import KeyArray, Point
@@ -254,7 +255,7 @@ def why_not_direct(model: RejectionModel, covariates: Covariates) -> str | None:
     kinds: list[type] = []
     jax.eval_shape(
         lambda key: kinds.append(type(model.base(model.prior.sample(key), *first))),
-        jax.random.key(0),
+        from_seed(0),
     )
     if kinds[0] not in TAILS:
         known = ", ".join(sorted(kind.__name__ for kind in TAILS))
