@@ -268,7 +268,7 @@ class Imputed(NamedTuple):
     waited: Int[Array, " hidden"]
 
 
-def at_rows(tree: Points, rows: Int[Array, " m"]) -> Points:
+def at_rows(tree: Points, rows: Int[Array | np.ndarray, " m"]) -> Points:
     """These rows, and the last one for those that are none."""
     return jax.tree.map(lambda a: jnp.take(a, rows, axis=0, mode="clip"), tree)
 

@@ -217,12 +217,18 @@ def point_size(like: PointLike) -> int:
 
 def point_like(model: RejectionModel, covariates: Covariates) -> PointLike:
     """Shapes and dtypes of one proposal."""
-    first = jax.tree.map(lambda a: a[0], covariates)
 
-    def propose(key: KeyArray) -> Point:
+    def propose(given: tuple[KeyArray, tuple[Point, ...]]) -> Point:
+        key, first = given
         return model.propose(key, model.prior.sample(key), *first)
 
-    return _traced(model, "propose (or base)", propose, from_seed(0), bool(covariates))
+    given = (from_seed(0), first_row(covariates))
+    return _traced(model, "propose (or base)", propose, given, bool(covariates))
+
+
+def first_row(tree: Points) -> Point:
+    """The first of rows on the host."""
+    return jax.tree.map(lambda a: np.asarray(a[0]), tree)
 
 
 def recorded_like(model: RejectionModel, like: PointLike) -> PointLike:
@@ -289,17 +295,20 @@ def matched(points: HostPoints, like: PointLike) -> HostPoints:
 
 def check_scalars(model: RejectionModel, like: PointLike, covariates: Covariates) -> None:
     """log_proposal, log_accept and log_reject give scalars."""
-    first = jax.tree.map(lambda a: a[0], covariates)
+    first = first_row(covariates)
     functions = {"log_proposal": model.log_proposal, "log_accept": model.log_accept}
     if model.log_reject is not None:
         functions["log_reject"] = model.log_reject
     for name, function in functions.items():
 
-        def call(point: Point, function: Callable[..., object] = function) -> object:
+        def call(
+            given: tuple[Point, tuple[Point, ...]], function: Callable[..., object] = function
+        ) -> object:
+            point, first = given
             return function(model.prior.sample(jax.random.key(0)), point, *first)
 
         said = "log_accept (or inside)" if name == "log_accept" else name
-        result = _traced(model, said, call, like, bool(covariates))
+        result = _traced(model, said, call, (like, first), bool(covariates))
         shape = getattr(result, "shape", None)
         if shape != ():
             raise ModelError(
@@ -314,7 +323,7 @@ def _form(structure: PyTreeDef) -> str:
     return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
 
 
-def check_exact_updates(model: RejectionModel, points: HostPoints) -> None:
+def check_exact_updates(model: RejectionModel, points: PyTree[jax.ShapeDtypeStruct]) -> None:
     """Each exact update gives a dict of the parameters it was declared for."""
     for names, function in model.exact_updates.items():
 
@@ -347,7 +356,7 @@ def refuse_outside_support(
     def look(key: KeyArray, covariate: tuple[Point, ...]) -> None:
         met.append(source.base(model.prior.sample(key), *covariate))
 
-    jax.eval_shape(look, from_seed(0), jax.tree.map(lambda a: a[0], covariates))
+    jax.eval_shape(look, from_seed(0), first_row(covariates))
     base, support = met[0], met[0].support
     while isinstance(base, dist.Independent | dist.ExpandedDistribution):  # copies in a vector
         base = base.base_dist

@@ -36,7 +36,7 @@ from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from numpyro.primitives import Messenger
 
 from offcut.errors import ModelError
-from offcut.numerics.keys import from_seed
+from offcut.numerics.keys import from_seed, rolled
 from offcut.numerics.types import KeyArray
 from offcut.programs.identity import reached
 
@@ -351,7 +351,7 @@ class Prior:
         def run(key: KeyArray) -> None:
             met.append(handlers.trace(handlers.seed(self._model, key)).get_trace())
 
-        jax.eval_shape(run, from_seed(0))
+        jax.eval_shape(run, rolled(from_seed(0)))  # of all kinds, discrete ones are refused later
         return met[0]
 
     def _support_uses_exact(self) -> bool:

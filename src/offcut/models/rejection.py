@@ -162,7 +162,7 @@ class RejectionModel(Model):
     def identity(self) -> None:
         """Samplers have the whole of it: ``identify``."""
 
-    def data_identity(self, prepared: Prepared) -> list[jax.Array]:
+    def data_identity(self, prepared: Prepared) -> list[jax.Array | np.ndarray | np.generic]:
         """All arrays: they know which observations are censored."""
         return jax.tree.leaves(prepared.arrays)
 
@@ -201,7 +201,11 @@ class RejectionModel(Model):
         kept.function = function
         return cast(Callable[A, R], kept.program)
 
-    def identify(self, covariates: tuple[Points, ...], points: Points | None = None) -> str:
+    def identify(
+        self,
+        covariates: tuple[Points, ...],
+        points: PyTree[jax.ShapeDtypeStruct] | None = None,
+    ) -> str:
         """A digest of all that the model computes, at this moment, for such data.
 
         Everything is traced: a global, a closure or a prior that was changed in place makes it
@@ -241,7 +245,7 @@ class RejectionModel(Model):
             from_seed(0),
             np.zeros(self.prior.size),
             points,
-            jax.tree.map(lambda a: a[0], covariates),
+            jax.tree.map(lambda a: np.asarray(a[0]), covariates),
         )
         settings = (type(self), self.window_is_fixed, self.latent, self.prior.names)
         updates = (self.prior.exact, self.prior.deterministic, tuple(self.exact_updates))

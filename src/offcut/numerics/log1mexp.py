@@ -34,7 +34,7 @@ def _log1mexp_jvp(primals: tuple, tangents: tuple) -> tuple:
     return log1mexp(x), jnp.where(slope == 0, 0.0, slope * dx)
 
 
-def slope_of_log1mexp(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def slope_of_log1mexp(x: Float[Array, "*shape"] | float) -> Float[Array, "*shape"]:
     """The derivative of ``log1mexp``."""
     inside = x < 0
     return jnp.where(inside, -1.0 / jnp.expm1(-jnp.where(inside, x, -1.0)), 0.0)

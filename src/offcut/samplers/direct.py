@@ -42,7 +42,7 @@ from offcut.augmentation.joint import log_joint, total
 from offcut.augmentation.rejections import Layout, Rejected
 from offcut.base import BROKEN, OK, Info, Kernel, LogDensity, Stage
 from offcut.errors import SettingsError, StartError
-from offcut.models.data import Covariates, Observed, point_like
+from offcut.models.data import Covariates, Observed, first_row, point_like
 from offcut.models.filtered import Truncated
 from offcut.models.prior import Position, Theta
 from offcut.models.rejection import RejectionModel
@@ -251,11 +251,11 @@ def why_not_direct(model: RejectionModel, covariates: Covariates) -> str | None:
         return "the window is empty"
     if point_like(model, covariates).shape != ():
         return "an observation must be a single number"
-    first = jax.tree.map(lambda a: a[0], covariates)
     kinds: list[type] = []
     jax.eval_shape(
-        lambda key: kinds.append(type(model.base(model.prior.sample(key), *first))),
+        lambda key, first: kinds.append(type(model.base(model.prior.sample(key), *first))),
         from_seed(0),
+        first_row(covariates),
     )
     if kinds[0] not in TAILS:
         known = ", ".join(sorted(kind.__name__ for kind in TAILS))

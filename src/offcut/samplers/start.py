@@ -161,7 +161,8 @@ def is_possible(model: RejectionModel, position: Position, exact: Theta, data: O
 
     def row(x: Point, *covariate: Point) -> Flag:
         log_accept = model.inside_at(theta, x, *covariate)
-        return jnp.isfinite(log_accept) & jnp.isfinite(model.log_observed(theta, x, *covariate))
+        fine = jnp.isfinite(log_accept) & ~is_broken(log_accept)
+        return fine & jnp.isfinite(model.log_observed(theta, x, *covariate))
 
     # Behind the last row stand copies of the first.
     rows = jax.vmap(row)(data.points, *data.covariates)
