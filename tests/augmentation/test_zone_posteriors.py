@@ -35,7 +35,7 @@ def p_values(model, theta, x, limits, moments):
     """A t-test over chains for mean and square of every row, in units of its own spread."""
     with jax.enable_x64(True):
         arrays, _, _ = observe(model, x, limits)
-        data = Observed(*arrays)
+        data = Observed(*jax.tree.map(jnp.asarray, arrays))
         start = first_imputed(data).whole
         own = at_rows(data.covariates, data.hidden.whole.rows)
         censored = whole_module.InZones(model, zones_of(model, ()), data.hidden.whole, own)
@@ -58,7 +58,8 @@ def p_values(model, theta, x, limits, moments):
         scaled = (values[:, :, row] - mean) / sd
         results[row, "mean"] = p_value(scaled, 0.0)
         results[row, "square"] = p_value(scaled**2, 1.0)
-    return results, np.asarray(reached).mean(axis=(0, 1)), np.asarray(moved).mean(axis=(0, 1))
+    reached, moved = (np.asarray(a)[..., : len(x)].mean(axis=(0, 1)) for a in (reached, moved))
+    return results, reached, moved
 
 
 def moments_between(density, low, high, hole):

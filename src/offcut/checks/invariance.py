@@ -87,7 +87,7 @@ def invariance_test(
     """
     like = jax.eval_shape(
         lambda k: model.propose(
-            k, model.prior.sample(k), *jax.tree.map(lambda a: a[0], covariates)
+            k, model.prior.sample(k), *jax.tree.map(lambda a: jnp.asarray(a[0]), covariates)
         ),
         key,
     )

@@ -276,7 +276,7 @@ def _check_histogram(simulated: Simulated) -> Item:
         if np.unique(edges).size < bins + 1:
             return Item(name, None, "proposals repeat values: not compared")
         grid = np.linspace(edges[:-1], edges[1:], inner, axis=1)
-        at = jax.tree.map(lambda a, row=row: a[row], (thetas, covariate))
+        at = jax.tree.map(lambda a, row=row: jnp.asarray(a[row]), (thetas, covariate))
         tree = jax.tree.unflatten(structure, [jnp.asarray(grid.ravel())])
         log_q = jax.vmap(lambda y, at=at: model.log_proposal(at[0], y, *at[1]))(tree)
         density = np.exp(np.asarray(log_q)).reshape(grid.shape)

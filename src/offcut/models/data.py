@@ -367,7 +367,10 @@ def refuse_outside_support(
     n = jax.tree.leaves(points)[0].shape[0]
     if support in (constraints.real, constraints.real_vector):
         return  # data are finite
-    inside = np.asarray(support(np.asarray(points))).reshape(n, -1)
+    # On the host: JAX would compile each comparison, for every n.
+    on_host = jax.tree.map(np.asarray, support)
+    with jax.numpy_rank_promotion("allow"):
+        inside = np.asarray(on_host(np.asarray(points))).reshape(n, -1)
     outside = np.array(~inside.all(axis=1))
     for kind in hidden or ():
         if kind is not None:

@@ -339,8 +339,11 @@ class Prior:
             unravels.append(unravel)
             return flat
 
-        self.size = int(jax.eval_shape(flattened, like).shape[0])
-        (self._unravel,) = unravels
+        try:
+            self.size = int(jax.eval_shape(flattened, like).shape[0])
+        except jax.errors.ConcretizationTypeError:
+            self.size = int(flattened({n: site["value"] for n, site in latent.items()}).shape[0])
+        self._unravel = unravels[-1]
         self._masked = self.has_likelihood or bool(self.exact)
         self._follows_exact = self.size > 0 and bool(self.exact) and self._support_uses_exact()
 
@@ -351,7 +354,10 @@ class Prior:
         def run(key: KeyArray) -> None:
             met.append(handlers.trace(handlers.seed(self._model, key)).get_trace())
 
-        jax.eval_shape(run, rolled(from_seed(0)))  # of all kinds, discrete ones are refused later
+        try:
+            jax.eval_shape(run, rolled(from_seed(0)))  # discrete ones, too, are refused later
+        except jax.errors.ConcretizationTypeError:  # it decides by values; who samples says so
+            run(rolled(from_seed(0)))
         return met[0]
 
     def _support_uses_exact(self) -> bool:

@@ -109,7 +109,7 @@ class ModelSampler(Sampler, Generic[S]):
         self.model, self.layout, self.kernel = model, layout, kernel
         self.adapts = kernel.adapts
         self.kernel_name = repr(kernel)
-        self._record = Program(self.record, "record")
+        self._accepts = Program(self.accepts, "observations accepted")
         self._start = Program(self._first, "start", quick=True)
 
     def record(self, state: HasTheta) -> Theta:
@@ -270,9 +270,17 @@ class ModelSampler(Sampler, Generic[S]):
 
     def inspect(self, state: HasTheta, data: Observed) -> None:
         """log_accept at the observations, at this state (once for all where it is fixed)."""
-        if not self.model.window_is_fixed:
-            whole = completed(data, state.imputed)
-            inspect_observations(self.model, self.layout, self._record(state), whole)
+        if self.model.window_is_fixed or self._accepts(state, data):
+            return
+        whole = completed(data, state.imputed)
+        inspect_observations(self.model, self.layout, self.record(state), whole)
+
+    def accepts(self, state: HasTheta, data: Observed) -> Flag:
+        """Whether log a at every observation is one of an observation: a number up to 0."""
+        theta, whole = self.record(state), completed(data, state.imputed)
+        log_accept = jax.vmap(lambda x, *c: self.model.inside_at(theta, x, *c))
+        values = log_accept(whole.points, *whole.covariates)
+        return jnp.all(~is_broken(values) & (values > -jnp.inf))
 
 
 def _three_draws(prior: Prior) -> Callable[[KeyArray], Theta]:

@@ -28,6 +28,7 @@ from jaxtyping import ArrayLike, Bool, Float, Int
 
 from offcut.models.filtered import Filtered
 from offcut.models.prior import Theta
+from offcut.programs.compiled import Program
 from offcut.samplers.conjugacy import Unmatched
 
 CONSTANT, OTHER = -1, -2
@@ -353,9 +354,10 @@ def verify(elements: Elements, trace: Trace) -> None:
         if form == "cholesky":
             lower = layout >= 0
             table[layout[lower]] = np.linalg.cholesky(theta[site])[lower]
-    sites = [jnp.asarray(theta[name]) for name in sorted(theta)]
-    covariate = [jnp.asarray(rng.uniform(1, 9, c.shape), c.dtype) for c in trace.covariate]
-    values = interpret(elements, trace.closed, [*sites, *covariate])
+    sites = [theta[name] for name in sorted(theta)]
+    covariate = [rng.uniform(1, 9, c.shape).astype(c.dtype) for c in trace.covariate]
+    program = Program(core.jaxpr_as_fun(trace.closed), "second opinion", quick=True)
+    values = program(*sites, *covariate)
     for claimed, value in zip(trace.outputs, values, strict=True):
         known = claimed.element != OTHER
         element = np.where(known, claimed.element, CONSTANT)
