@@ -334,7 +334,8 @@ class AugmentedSampler(ModelSampler[State]):
         found = find_start(self.model, self.layout, key, data, limit, buffer, at_prior)
         position, exact, rejected = found.position, found.climbed.exact, found.run.rejected
         tuning = self.kernel.first_tuning(data.n + rejected.count, position.shape[0])
-        return State(position, exact, rejected, tuning, first_imputed(data)), found
+        imputed = None if data.hidden is None else first_imputed(data)
+        return State(position, exact, rejected, tuning, imputed), found
 
     def stationary(self, key: KeyArray, theta: Theta, data: Observed, rejected: Rejected) -> State:
         """The state at theta with a Y drawn from the model (for the invariance test)."""
