@@ -58,6 +58,7 @@ install_import_hook(list(CHECKED), CHECKER)  # before anything of ours is import
 
 import kill_me  # noqa: E402
 import offcut  # noqa: E402
+from disk_cache import events, jax_cache  # noqa: E402, F401 # fixtures
 from kill_me import arrays_of  # noqa: E402
 from offcut.checks.unvisited import Beyond  # noqa: E402
 from offcut.programs import cache as programs  # noqa: E402
