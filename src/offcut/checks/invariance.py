@@ -91,6 +91,7 @@ def invariance_test(
         ),
         key,
     )
+    covariates = jax.tree.map(jnp.asarray, covariates)
     capacity = layout.capacity(budget)
     padded = pad_rows(covariates, layout.rows)
 

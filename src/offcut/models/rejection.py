@@ -204,7 +204,7 @@ class RejectionModel(Model):
     def identify(
         self,
         covariates: tuple[Points, ...],
-        points: PyTree[jax.ShapeDtypeStruct] | None = None,
+        points: Points | PyTree[jax.ShapeDtypeStruct] | None = None,
     ) -> str:
         """A digest of all that the model computes, at this moment, for such data.
 
