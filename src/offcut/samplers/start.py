@@ -81,7 +81,7 @@ def find_start(
     """Climb, shake, and run Algorithm 1 there, with less of a shake where that fails (compiled).
 
     ``at_prior``: only run Algorithm 1, once, at a draw from the prior. So the same program tells
-    how much passes there (``first_rates``).
+    how much passes there (``ModelSampler.rates_by_prior``).
     """
     key_climb, key_shake, key_run = jax.random.split(key, 3)
     climbed = climb(model, layout, key_climb, data, at_prior)
